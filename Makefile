@@ -8,7 +8,7 @@ TRIALS ?= 128
 
 help:
 	@echo "make demo    set up, tune two operators and a network, build them, run them from C++"
-	@echo "make test    set up and run the tests"
+	@echo "make test    set up and run the tests; those of one folder: make test PATHS=tests/search"
 	@echo "make test-as-if  run the tests of what is decided as if on other machines"
 	@echo "make nightly run the long checks: all operators of the paper, thousands of schedules"
 	@echo "make gpu     on a machine with a CUDA device: its tests, then the comparison on it"
@@ -48,10 +48,10 @@ demo: .venv/core
 # it for the next one where PYTHONDONTWRITEBYTECODE is set.
 test: .venv/dev
 	$(BIN)/python -m compileall -q ansorc
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 -q $(PATHS)
 
-STRUCTURAL := search_space search_model schedule ir_passes lang dtypes target tuning/test_transfer.py
-MACHINES = $(shell $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from assumed import MACHINES; print(*MACHINES)')
+STRUCTURAL := search/*.py search/evolution search/features search/model search/paper search/sketch search/space schedule ir/arith ir/passes lang e2e/dtypes target
+MACHINES = $(shell $(BIN)/python -c 'from tests.support.assumed import MACHINES; print(*MACHINES)')
 
 test-as-if: .venv/dev
 	for machine in $(MACHINES); do \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.buffer import Buffer, Scope

@@ -1,7 +1,8 @@
 """`ANSORC_TEST_AS=znver5-96 pytest …`: all decisions are made as on that machine.
 
 What is executed is still made for the machine that runs the tests, so most results are checked,
-too. `assumed.py` lists the machines. Every pass over a graph is followed by a check of the graph.
+too. `support/assumed.py` lists the machines. Every pass over a graph is followed by a check of the
+graph.
 
 In the folders of tests that check results of kernels, memory that nobody wrote holds NaN and the
 largest integers, so that reading it shows (`ansorc/ir/passes/fill_memory.py`).
@@ -10,26 +11,43 @@ largest integers, so that reading it shows (`ansorc/ir/passes/fill_memory.py`).
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
-from assumed import MACHINES, VARIABLE
 from hypothesis import settings
 
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
 from ansorc.target import Target, detect, machine
+from tests.support.assumed import MACHINES, VARIABLE
+from tests.support.command_line import CommandLine
 
 FILLED = (
-    "codegen_cuda", "dtypes", "graph", "graph_torch", "lang", "network_codegen", "network_cuda",
-    "schedule",
+    "codegen/call", "codegen/cuda", "codegen/network", "e2e/cuda", "e2e/dtypes", "graph",
+    "ir/passes/gpu", "lang", "schedule",
 )  # fmt: skip
-"""The folders in which memory is filled."""
+"""The folders in which, and below which, memory is filled."""
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the texts that passes are held against be written anew."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite what passes give")
 
 
 @pytest.fixture(autouse=True)
 def filled_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill what kernels allocate, and their outputs, in the folders FILLED."""
-    if request.path.parent.name in FILLED:
+    if any(request.path.is_relative_to(TESTS / folder) for folder in FILLED):
         monkeypatch.setenv(FILL_VARIABLE, "1")
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    """Return the command line under test, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(tmp_path, capsys)
 
 
 def pytest_configure(config: pytest.Config) -> None:

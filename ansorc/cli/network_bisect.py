@@ -48,7 +48,7 @@ def show_network_bisection(network: Network, choice: ProgramChoice) -> None:
 
 
 def _source(task: Task, program: Program) -> Source:
-    return Source.of_steps(steps_to_json(Names(task.dag).canonical(program.steps)))
+    return Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program.steps)))
 
 
 def _tell(stage: GraphStage, complaint: str) -> None:

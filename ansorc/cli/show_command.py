@@ -143,7 +143,7 @@ class ShownProgram:
         """Return it as workers take it."""
         if self.loops:
             return Source.of_function(self.loops)
-        return Source.of_steps(steps_to_json(Names(self.task.dag).canonical(self.steps())))
+        return Source.of_steps(steps_to_json(Names(self.task.dag).to_canonical(self.steps())))
 
     def lowered(self) -> Function:
         """Return the loops before all passes; raise as `state`."""

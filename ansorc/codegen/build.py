@@ -1,4 +1,4 @@
-"""From a loop program to a kernel: the one way, for builds and for what is measured."""
+"""From a loop program to machine code: the one way, for builds and for what is measured."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from ansorc.codegen.base import backend_of, network_backend_of
-from ansorc.codegen.call.module import Module, load_code
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.dump_text import write_text
-from ansorc.codegen.package.c_names import require_c_name
 from ansorc.codegen.package.signature import (
-    MeasuredProgram,
     packing_functions,
     signature_of,
     without_plain_packings,
 )
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
@@ -125,27 +121,3 @@ def compile_function(
     built = Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
     _LOG.debug("%s: %s", function.name, built)
     return built
-
-
-def build_function(
-    function: Function,
-    target: Target,
-    name: str | None = None,
-    *,
-    flops: float | None = None,
-    packings: Sequence[Packing] = (),
-    records: tuple[MeasuredProgram, ...] = (),
-    threads: int = 0,
-    dump: DumpFolder | None = None,
-) -> Module:
-    """Compile `function` for `target`, as the C function `name` (by default its own name).
-
-    `flops` is what one call computes, for the manifest; `packings` are the layouts of constants
-    that differ from the caller's, `records` what the manifest says it is built from, `threads` the
-    most that work on a call (0: as many as the caller allows), `dump` a folder for all stages.
-    Raises BuildError for what the target or C cannot do.
-    """
-    require_c_name(name or function.name)
-    named = replace(function, name=name or function.name, threads=threads)
-    built = compile_function(named, target, flops=flops, packings=packings, dump=dump)
-    return load_code(built.code, replace(built.signature, records=records), target)

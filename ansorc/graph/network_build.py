@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.call.network_variants import NetworkVariants, build_variants
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import RecordError
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network

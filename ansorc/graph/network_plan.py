@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ansorc.codegen.build import compile_function
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.plan import (
     BoundWeight,
@@ -18,6 +17,7 @@ from ansorc.codegen.network.plan import (
 )
 from ansorc.codegen.network.weights import Weight, WeightBlock
 from ansorc.codegen.package.signature import Param
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.network import Network

@@ -10,7 +10,7 @@ from functools import lru_cache
 from threading import RLock
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
-from ansorc.codegen.compiled import Compiled
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import ScheduleError
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import c_name, chosen_programs, with_threads
@@ -152,7 +152,9 @@ def _steps_for(task: Task, kernel: _Kernel) -> Steps | None:
     if kernel.program.is_tuned:
         return None
     try:
-        return Names(task.dag).own(Names(kernel.task.dag).canonical(kernel.program.steps))
+        return Names(task.dag).from_canonical(
+            Names(kernel.task.dag).to_canonical(kernel.program.steps)
+        )
     except ScheduleError:
         return None
 

@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 
 from ansorc.codegen.build import compile_function
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
 from ansorc.codegen.network.plan import Place, PlaceKind
 from ansorc.codegen.network.weights import Weight, WeightBlock, joined_weights
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
 from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing

@@ -5,7 +5,7 @@ program (`ir.Function`) that `lower` makes of it.
 """
 
 from ansorc.schedule.extent import Extent, Hole, IntArray, Tiles
-from ansorc.schedule.genes import filled, steps_from_json, steps_to_json
+from ansorc.schedule.genes import fill_holes, steps_from_json, steps_to_json
 from ansorc.schedule.layout import packings
 from ansorc.schedule.lower import lower
 from ansorc.schedule.names import Names
@@ -13,6 +13,6 @@ from ansorc.schedule.schedule import Schedule, replay, schedule
 from ansorc.schedule.state import State, Step
 
 __all__ = [
-    "Extent", "Hole", "IntArray", "Names", "Schedule", "State", "Step", "Tiles", "filled", "lower",
-    "packings", "replay", "schedule", "steps_from_json", "steps_to_json",
+    "Extent", "Hole", "IntArray", "Names", "Schedule", "State", "Step", "Tiles", "fill_holes",
+    "lower", "packings", "replay", "schedule", "steps_from_json", "steps_to_json",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which box of a tensor its readers need at each place, in closed form over the extents.
+"""Compute the box of a tensor that its readers need inside a loop, in closed form over the extents.
 
 The box along one dimension is `low … low + width - 1`. Widths are Extents, so one evaluation
 serves one program or a population. An index that is neither affine in the axes nor a quotient or a
@@ -17,12 +17,12 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, common, divide_up, same, scaled_span, smaller
-from ansorc.schedule.stage import At, Iterator, Mark, Root, Stage, fresh_iterators
+from ansorc.schedule.stage import At, Loop, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
 Quotient: TypeAlias = tuple[str, int]
-"""An axis of the stage that holds the place, with the loops inside the place at 0 (its anchor), and
-what that is divided by."""
+"""An axis of the enclosing stage, with the loops inside the position at 0 (its anchor), and the
+number by which the anchor is divided."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +35,18 @@ class IndexBounds:
     low: Linear[Quotient] | None
     width: Extent
     step: Extent = 1
-    """What the first index is a multiple of, if it is the anchor of an axis; 0: it is 0."""
+    """The first index is a multiple of this, if it is the anchor of an axis; 0: it is 0."""
     start: Extent = 0
 
 
-def axis_boxes(stage: Stage, place: int, *, is_shared: bool = False) -> dict[str, IndexBounds]:
-    """Return the values that the axes of `stage` take below its loop number `place` - 1.
+def axis_boxes(stage: Stage, depth: int, *, is_shared: bool = False) -> dict[str, IndexBounds]:
+    """Return the values that the axes of `stage` take inside its first `depth` loops.
 
-    The first `place` loops are fixed, the others run over their whole extent; so do, for what the
-    threads of a GPU block share (`is_shared`), the loops over these threads.
+    The first `depth` loops are fixed; the others run over their whole extent. With `is_shared`,
+    for data that the threads of a GPU block share, the loops over these threads run as well.
     """
     parts = stage.parts
-    fixed = stage.iterators[:place]
+    fixed = stage.iterators[:depth]
     outer = {each.name for each in fixed if not (is_shared and runs_over_threads(each))}
     widths: dict[str, Extent] = {}
     begin = 0 if isinstance(stage.attach, Root) else 1  # another stage's tile may begin anywhere
@@ -72,26 +72,25 @@ def axis_boxes(stage: Stage, place: int, *, is_shared: bool = False) -> dict[str
     }
 
 
-def runs_over_threads(iterator: Iterator) -> bool:
-    """Whether the iterations are threads, or virtual threads, of one GPU block."""
+def runs_over_threads(iterator: Loop) -> bool:
+    """Return whether the iterations are threads, or virtual threads, of one GPU block."""
     return iterator.mark is Mark.BIND and not iterator.thread.startswith("blockIdx")
 
 
 def region(
-    state: State, name: str, target: Stage, place: int, *, is_shared: bool | None = None
+    state: State, name: str, target: Stage, depth: int, *, is_shared: bool | None = None
 ) -> tuple[IndexBounds, ...]:
-    """Return the box of stage `name` that is read inside the first `place` loops of `target`.
+    """Return the box of stage `name` that is read inside the first `depth` loops of `target`.
 
-    It is what all threads of a block read there, with `is_shared`; by default where the stage is
-    held in memory that they share. Raise LookupError with the reader's name where one lies outside
-    that place.
+    With `is_shared` it is the box that all threads of a block read together; the default follows
+    the scope of the stage. Raise LookupError with the name of a reader that is outside the loops.
     """
     if is_shared is None:
         is_shared = state.stage(name).scope == "shared"
-    key = name, target.name, place, is_shared
+    key = name, target.name, depth, is_shared
     known = state.regions if state.find(target.name) is target else {}
     if key not in known:
-        known[key] = _region(state, name, (target, place), is_shared=is_shared)
+        known[key] = _region(state, name, (target, depth), is_shared=is_shared)
     return cast("tuple[IndexBounds, ...]", known[key])
 
 
@@ -103,21 +102,21 @@ def _region(
     boxes: list[list[IndexBounds]] = [[] for _ in shape]
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, spot, is_shared=is_shared)
-        found = reader.op.indices
-        for columns in (found[b.name] for b in source.buffers if b.name in found):
-            for own, column in zip(boxes, columns, strict=True):
-                own += [_index_box(index, axes) for index in column]
-    return tuple(_hull(own, extent) for own, extent in zip(boxes, shape, strict=True))
+        indices = reader.op.indices
+        for columns in (indices[b.name] for b in source.buffers if b.name in indices):
+            for box, column in zip(boxes, columns, strict=True):
+                box += [_index_box(index, axes) for index in column]
+    return tuple(_hull(box, extent) for box, extent in zip(boxes, shape, strict=True))
 
 
 def settle(state: State, step: Step, before: State, *, within: str = "") -> State:
-    """Bring the regions of all attached stages up to date after `step`, or refuse the step.
+    """Update the regions of all attached stages after `step`, or refuse the step.
 
-    `before` is the state that a refusal shows. `within`: only loops of this stage are other ones,
-    so that the region of a stage outside them is what it was.
+    A refusal shows the state `before`. If `within` names a stage, only its loops have changed, and
+    the regions of stages outside of them are kept.
 
     A stage whose loops were already changed keeps its region: a step that would alter it comes too
-    late. A reader must stay inside the loop where what it reads is computed.
+    late. A reader must stay inside the loop in which its source is computed.
     """
     changed = {within}
     for name in [s.name for s in reversed(state.stages) if isinstance(s.attach, At)]:
@@ -139,7 +138,7 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
 def unfit_layout(state: State, tensor: str) -> str:
     """Return why the layout of the input `tensor` cannot follow its reader; "" if it can.
 
-    See `unfit_read`; besides, the loops around the reader must step along what it computes there.
+    See `unfit_read`. In addition, the loops around the reader must step along its axes.
     """
     if complaint := unfit_read(state, tensor):
         return complaint
@@ -150,9 +149,9 @@ def unfit_layout(state: State, tensor: str) -> str:
     stage = reader
     while isinstance(stage.attach, At):
         target = state.stage(stage.attach.stage)
-        place = target.position(stage.attach.iterator)
-        assert place is not None
-        boxes = dict(zip(names, region(state, stage.name, target, place + 1), strict=True))
+        position = target.position(stage.attach.iterator)
+        assert position is not None
+        boxes = dict(zip(names, region(state, stage.name, target, position + 1), strict=True))
         lows = [box.low for name, box in boxes.items() if name in moved and box.low is not None]
         if any(divisor != 1 for low in lows for _, divisor in low.terms):
             return f"'{stage.name}' is computed for quotients of the loops of '{target.name}'"
@@ -164,10 +163,10 @@ def unfit_layout(state: State, tensor: str) -> str:
 def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, State]) -> State:
     step, before = change
     target = state.stage(attach.stage)
-    place = target.position(attach.iterator)
-    assert place is not None
+    position = target.position(attach.iterator)
+    assert position is not None
     try:
-        widths = tuple(box.width for box in region(state, stage.name, target, place + 1))
+        widths = tuple(box.width for box in region(state, stage.name, target, position + 1))
     except LookupError as error:
         step.refuse(
             before,
@@ -203,14 +202,14 @@ def _axis_extents(stage: Stage) -> list[tuple[str, Extent]]:
 def _reader_boxes(
     state: State, reader: Stage, spot: tuple[Stage, int], *, is_shared: bool
 ) -> dict[str, IndexBounds]:
-    target, place = spot
+    target, depth = spot
     if reader.name == target.name:
-        boxes = axis_boxes(target, place, is_shared=is_shared)
+        boxes = axis_boxes(target, depth, is_shared=is_shared)
         return _over_threads(state, target, boxes) if is_shared else boxes
     chain = state.chain(reader)
-    if not any(stage.name == target.name and count >= place for stage, count in chain):
+    if not any(stage.name == target.name and count >= depth for stage, count in chain):
         raise LookupError(reader.name)
-    space = region(state, reader.name, target, place, is_shared=is_shared)
+    space = region(state, reader.name, target, depth, is_shared=is_shared)
     boxes = {axis.name: box for axis, box in zip(reader.op.axes, space, strict=True)}
     return boxes | {a.name: IndexBounds(Linear(), a.extent) for a in reader.op.reduce_axes}
 
@@ -222,13 +221,13 @@ def _over_threads(
     if not isinstance(stage.attach, At):
         return boxes
     target = state.stage(stage.attach.stage)
-    place = target.position(stage.attach.iterator)
-    assert place is not None
-    whole = region(state, stage.name, target, place + 1, is_shared=True)
+    position = target.position(stage.attach.iterator)
+    assert position is not None
+    whole = region(state, stage.name, target, position + 1, is_shared=True)
     wider = dict(boxes)
-    for axis, own, all_threads in zip(stage.op.axes, stage.region, whole, strict=True):
+    for axis, extent, all_threads in zip(stage.op.axes, stage.region, whole, strict=True):
         box, width = boxes[axis.name], all_threads.width
-        moved = add(add(width, _times(own, -1)), box.width)
+        moved = add(add(width, _times(extent, -1)), box.width)
         if isinstance(width, np.ndarray) and moved is not None:
             moved = np.where(width == axis.extent, width, moved)  # cut off there, moved or not
         if all_threads.low is not None and not all_threads.low.terms:
@@ -243,7 +242,7 @@ def _index_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
         return axes[index.name]
     form = affine(index)
     if form is None:
-        return _divided_box(index, axes)
+        return _quotient_box(index, axes)
     low: Linear[Quotient] = Linear()
     width: Extent = 1
     start: Extent = form.constant
@@ -260,8 +259,8 @@ def _index_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
     return IndexBounds(Linear(dict(sorted(low.terms.items()))), width, start=start)
 
 
-def _divided_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
-    """The box of `axis // divisor` or `axis % divisor`; of any other index the whole dimension."""
+def _quotient_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
+    """Return the box of `axis // divisor` or `axis % divisor`; the whole dimension otherwise."""
     match index:
         case Binary(BinaryOp.MOD, Var(), Const(value, _)) if value > 0:
             return IndexBounds(Linear(), int(value))

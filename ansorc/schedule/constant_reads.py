@@ -1,4 +1,4 @@
-"""Whether a tensor may be laid out anew: one stage reads it, and steps along it with its axes."""
+"""Check that the layout of a tensor may follow its reader: one stage, which steps along axes."""
 
 from __future__ import annotations
 

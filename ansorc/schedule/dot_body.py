@@ -1,4 +1,4 @@
-"""What a dot-product instruction computes of a reduction: a sum of products of narrow factors."""
+"""Match the body of a reduction with a dot-product instruction, and emit the instruction."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
     ("mma_tf32", FLOAT32): (FLOAT32,),
     ("mma_s8", INT32): (INT8,),
 }
-"""What the factors may have been before they were cast, by function and dtype of the sum."""
+"""The types that factors may have before they are cast, by function and dtype of the sum."""
 
 
 TERM = Var("dot.term")
-"""Stands for the variable of the loop that the instruction does."""
+"""Stands for the variable of the loop that the instruction replaces."""
 
 
 def misfit(op: ComputeOp, function: str) -> str:
-    """Return why the reduction `op` is no sum that `function` makes; empty if it is one."""
+    """Return why `function` cannot compute the reduction `op`; "" if it can."""
     if op.combiner is not Combiner.SUM:
         return f"'{op.name}' is no sum"
     dtype = op.buffer.dtype
@@ -53,8 +53,8 @@ def misfit(op: ComputeOp, function: str) -> str:
         return f"'{op.name}' is summed in {dtype}, but {function} makes sums of {sums}"
     product = "a * b" if dtype in allowed else f"cast({dtype}, a) * cast({dtype}, b)"
     wanted = f"{product}, a and b of {' or '.join(map(str, allowed))}"
-    found = factors(op.body)
-    if found is None or not all(dtype_of(factor).element in allowed for factor in found):
+    pair = factors(op.body)
+    if pair is None or not all(dtype_of(factor).element in allowed for factor in pair):
         return f"the terms of '{op.name}' are not {wanted}"
     return ""
 
@@ -64,15 +64,16 @@ def dot_update(
 ) -> Store:
     """Return the statement that adds `body` for TERM = 0, 1, … to `buffer[indices]` by `function`.
 
-    `ranges` bounds the other variables of `body`, so that indices lose what TERM does not change.
+    `ranges` bounds the other variables of `body`; it lets the simplifier drop quotients and
+    remainders that do not depend on TERM.
     """
     terms = DOT_FUNCTIONS[function]
-    found = factors(body)
-    assert found is not None, "the step has checked it"
+    pair = factors(body)
+    assert pair is not None, "the step has checked it"
     every = {TERM.name: Ramp(const(0), const(1), terms)}
     known = {**ranges, TERM.name: (0, terms - 1)}
     left, right = (
-        _operand(substitute(simplify(factor, known), every), function, terms) for factor in found
+        _operand(substitute(simplify(factor, known), every), function, terms) for factor in pair
     )
     return Store(buffer, indices, Dot(terms, Load(buffer, indices), left, right))
 

@@ -1,4 +1,4 @@
-"""A schedule in the files of `ANSORC_DUMP`: what is computed, the steps, the loops."""
+"""Write a schedule to the files of `ANSORC_DUMP`: the computation, the steps, the loops."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Extent: TypeAlias = int | IntArray | None
 
 @dataclass(frozen=True)
 class Hole:
-    """A length that sampling chooses: the product of some `levels` of one tile variable.
+    """A length that sampling chooses: the product of several `levels` of one tile variable.
 
     A tile variable of n levels is a row (l_0, …, l_n-1), outermost first, whose product is the
     extent of the axis it tiles.
@@ -58,7 +58,7 @@ def resolve(length: TileLength, tiles: Tiles) -> Extent:
 
 
 def as_array(extent: Extent) -> IntArray:
-    """Return a chosen `extent` as an array: of no dimension if it is one number."""
+    """Return a chosen `extent` as an array; a single number becomes an array of rank 0."""
     assert extent is not None
     return np.asarray(extent, dtype=np.int64)
 
@@ -116,7 +116,7 @@ def same(left: Extent, right: Extent) -> bool:
 
 
 def divides(length: Extent, extent: Extent) -> bool:
-    """Return whether `length` divides `extent` in every row; holes are promised to."""
+    """Return whether `length` divides `extent` in every row; a hole counts as a divisor."""
     if length is None or extent is None:
         return True
     if isinstance(length, int) and isinstance(extent, int):

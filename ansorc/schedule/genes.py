@@ -26,7 +26,7 @@ def steps_from_json(data: object) -> tuple[Step, ...]:
     return tuple(_step(entry) for entry in cast(list[object], data))
 
 
-def filled(steps: Iterable[Step], tiles: Tiles) -> tuple[Step, ...]:
+def fill_holes(steps: Iterable[Step], tiles: Tiles) -> tuple[Step, ...]:
     """Return the steps with each Hole replaced by the number that `tiles` chooses for it."""
     return tuple(_filled(step, tiles) for step in steps)
 
@@ -68,5 +68,8 @@ def _step(entry: object) -> Step:
 
 
 def _value(value: object) -> str:
-    """Lists become tuples; the rest stays. (Typed as str for the step constructors.)"""
+    """Return a list as a tuple, and other values as they are.
+
+    The type is str only to satisfy the constructors of steps.
+    """
     return cast(str, tuple(cast(list[object], value)) if isinstance(value, list) else value)

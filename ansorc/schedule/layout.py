@@ -2,14 +2,13 @@
 
 The loops that move an index, outermost first, become the dimensions of the packed tensor; the
 vectorised one comes last, so that vectors are contiguous. A fused loop counts as those it was fused
-from, but those that together are one index are one dimension. The loops in which the reader is
+from; neighbours that together form one index are one dimension. The loops in which the reader is
 computed are part of the order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Iterator as Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -18,28 +17,28 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.transform import Transform
 from ansorc.schedule.bounds import region
-from ansorc.schedule.stage import At, FuseRelation, Iterator, Mark, SplitRelation, Stage
+from ansorc.schedule.stage import At, FuseRelation, Loop, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.values import known
+from ansorc.schedule.values import as_int
 
 
 @dataclass(frozen=True)
 class IndexTerm:
-    """What moves an index of the tensor: `index += stride`, `extent` times."""
+    """A loop that moves an index of the tensor: `index += stride`, `extent` times."""
 
     stage: str
     iterators: tuple[tuple[str, int], ...]
-    """Loops of the stage, or such as were fused into one loop: their sum, each times its number."""
+    """Loops of the stage, or loops that were fused into one: the sum of each times its factor."""
     stride: int
     extent: int
     order: tuple[int, ...]
-    """Orders the digits, outermost first; the place of the loop is third."""
+    """Orders the digits, outermost first; the position of the loop is the third element."""
     dimension: int = 0
-    """Of the tensor."""
+    """The dimension of the tensor that is indexed."""
 
     @property
     def loop(self) -> tuple[object, ...]:
-        """The dimension and the loop that moves it: one of the stage, or what it was fused into."""
+        """The dimension, and the loop that moves it after fusing."""
         return self.dimension, self.stage, self.order[2]
 
 
@@ -49,7 +48,7 @@ class Layout:
 
     source: Buffer
     digits: tuple[IndexTerm, ...]
-    """Of the tensor after its transforms."""
+    """The digits of the tensor after its transforms."""
     offsets: tuple[int, ...]
     transforms: tuple[Transform, ...]
 
@@ -61,10 +60,10 @@ class Layout:
 
 
 def packings(state: State) -> tuple[Packing, ...]:
-    """Return how the constants are packed that the program `state` wants in another form.
+    """Return the packing of each constant input that `state` needs in another form.
 
-    Those are the inputs that RewriteLayout names, and what Redefine transforms. Raise ValueError
-    for a sketch or a population.
+    These are the inputs that RewriteLayout names, and those that Redefine transforms. Raise
+    ValueError for a sketch or a population.
     """
     plain = [pair for pair in state.transformed if pair[0] not in state.rewritten]
     return (
@@ -84,13 +83,13 @@ def layout_of(state: State, tensor: str) -> Layout:
         assert form is not None, "RewriteLayout refuses such an index"
         offset = form.constant
         for axis, factor in form.terms.items():
-            found, low = _axis_digits(state, reader, axis, len(reader.iterators))
+            axis_digits, low = _axis_digits(state, reader, axis, len(reader.iterators))
             offset += factor * low
-            digits += (replace(digit, dimension=dimension) for digit in _scaled(found, factor))
+            digits += (replace(digit, dimension=dimension) for digit in _scale(axis_digits, factor))
         offsets.append(offset)
     long = (digit for digit in digits if digit.extent > 1)
     transforms = dict(state.transformed).get(tensor, ())
-    ordered = tuple(_joined(sorted(long, key=attrgetter("order"))))
+    ordered = tuple(_merge_digits(sorted(long, key=attrgetter("order"))))
     return Layout(_input(state, tensor), ordered, tuple(offsets), transforms)
 
 
@@ -98,8 +97,8 @@ def _input(state: State, tensor: str) -> Buffer:
     return next(buffer for buffer in state.dag.inputs if buffer.name == tensor)
 
 
-def _joined(digits: Iterable[IndexTerm]) -> list[IndexTerm]:
-    """Make one digit of neighbours that one loop was fused from and that lie as one index."""
+def _merge_digits(digits: Iterable[IndexTerm]) -> list[IndexTerm]:
+    """Merge neighbouring digits that come from one fused loop and together form one index."""
     joined = list[IndexTerm]()
     for digit in digits:
         last, length = joined[-1] if joined else digit, digit.extent
@@ -111,18 +110,19 @@ def _joined(digits: Iterable[IndexTerm]) -> list[IndexTerm]:
     return joined
 
 
-def _scaled(digits: Iterable[IndexTerm], factor: int) -> Sequence[IndexTerm]:
+def _scale(digits: Iterable[IndexTerm], factor: int) -> Iterator[IndexTerm]:
     return (replace(digit, stride=digit.stride * factor) for digit in digits)
 
 
 def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[list[IndexTerm], int]:
-    """What makes up `axis` of `stage` inside its first `place` loops: digits and a constant.
+    """Return the digits and the constant whose sum is `axis` of `stage`.
 
-    The other loops are at 0. This is the sum that lowering makes of the axis (`Nests`).
+    Only the first `place` loops count; the others are at 0. Lowering computes the same sum
+    (`Nests`).
     """
     depth = len(state.chain(stage))
     digits = list(_Decomposition(stage, place, depth).digits(axis))
-    names = [own.name for own in stage.op.axes]
+    names = [axis_.name for axis_ in stage.op.axes]
     if not isinstance(stage.attach, At) or axis not in names:
         return digits, 0
     target = state.stage(stage.attach.stage)
@@ -131,11 +131,11 @@ def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[lis
     box = region(state, stage.name, target, inside + 1)[names.index(axis)]
     if box.low is None:
         return digits, 0
-    constant = known(box.start)
+    constant = as_int(box.start)
     for (anchor, divisor), factor in box.low.terms.items():
         assert divisor == 1, "settle and RewriteLayout refuse such a region"
-        found, shift = _axis_digits(state, target, anchor, inside + 1)
-        digits += _scaled(found, factor)
+        outer_digits, shift = _axis_digits(state, target, anchor, inside + 1)
+        digits += _scale(outer_digits, factor)
         constant += factor * shift
     return digits, constant
 
@@ -150,28 +150,28 @@ class _Decomposition:
     depth: int
     """The number of nests around the stage."""
 
-    def digits(self, iterator: str, stride: int = 1) -> Sequence[IndexTerm]:
+    def digits(self, iterator: str, stride: int = 1) -> Iterator[IndexTerm]:
         """Yield the digits of an iterator that the stage has or had."""
-        split = self._split(iterator)
+        split = self._find_split(iterator)
         if split is not None:
             for child in reversed(split.children):
                 yield from self.digits(child.name, stride)
-                stride *= known(child.extent)
+                stride *= as_int(child.extent)
             return
         leaves = list(self._leaves(iterator))
         if any(leaf >= self.place for leaf in leaves):
             return  # a loop inside, at 0
         mark = self.stage.iterators[leaves[0]].mark
         order = (int(mark is Mark.VECTORIZE), self.depth, *self._path(iterator))
-        extent = known(self._iterator(iterator).extent)
+        extent = as_int(self._iterator(iterator).extent)
         yield IndexTerm(self.stage.name, ((iterator, 1),), stride, extent, order)
 
-    def _split(self, iterator: str) -> SplitRelation | None:
+    def _find_split(self, iterator: str) -> SplitRelation | None:
         splits = (r for r in self.stage.relations if isinstance(r, SplitRelation))
         return next((split for split in splits if split.parent.name == iterator), None)
 
-    def _fused(self, iterator: str) -> tuple[FuseRelation, int] | None:
-        """The fusion that `iterator` went into, and its place among the parents."""
+    def _find_fusion(self, iterator: str) -> tuple[FuseRelation, int] | None:
+        """Return the fusion that `iterator` went into, and its position among the parents."""
         for relation in self.stage.relations:
             if isinstance(relation, FuseRelation):
                 names = [parent.name for parent in relation.parents]
@@ -179,32 +179,32 @@ class _Decomposition:
                     return relation, names.index(iterator)
         return None
 
-    def _leaves(self, iterator: str) -> Sequence[int]:
-        """The places of the loops that `iterator` became."""
-        split, fused = self._split(iterator), self._fused(iterator)
+    def _leaves(self, iterator: str) -> Iterator[int]:
+        """Yield the positions of the loops that `iterator` became."""
+        split, fused = self._find_split(iterator), self._find_fusion(iterator)
         if split is not None:
             for child in split.children:
                 yield from self._leaves(child.name)
         elif fused is not None:
             yield from self._leaves(fused[0].child.name)
         else:
-            place = self.stage.position(iterator)
-            assert place is not None
-            yield place
+            position = self.stage.position(iterator)
+            assert position is not None
+            yield position
 
     def _path(self, iterator: str) -> tuple[int, ...]:
-        """The place of the outermost loop that `iterator` became, and its places in fusions."""
-        split, fused = self._split(iterator), self._fused(iterator)
+        """Return the position of the outermost loop that `iterator` became, then in fusions."""
+        split, fused = self._find_split(iterator), self._find_fusion(iterator)
         if split is not None:
             return min(self._path(child.name) for child in split.children)
         if fused is not None:
             return (*self._path(fused[0].child.name), fused[1])
         return (next(self._leaves(iterator)),)
 
-    def _iterator(self, name: str) -> Iterator:
-        fused = self._fused(name)
+    def _iterator(self, name: str) -> Loop:
+        fused = self._find_fusion(name)
         if fused is not None:
             return fused[0].parents[fused[1]]
-        place = self.stage.position(name)
-        assert place is not None
-        return self.stage.iterators[place]
+        position = self.stage.position(name)
+        assert position is not None
+        return self.stage.iterators[position]

@@ -1,10 +1,10 @@
-"""How the tensor of a stage lies in memory: the box that is held, its padding and its panels.
+"""The memory layout of the tensor of a stage: the stored box, its padding and its panels.
 
-A row of a tile whose pitch is a power of two meets its neighbours in few sets of a cache. Padding
-is a larger inner dimension whose last elements nobody uses, so no pass needs to know of it.
+Rows of a tile whose pitch is a power of two compete for few sets of a cache. Padding makes an inner
+dimension larger; its last elements are never used, so no pass needs to know of it.
 
-Panels of `length` along an axis are the tensor with that axis divided: what a tile of that length
-reads, one row after another, is contiguous (the micro-panels of GotoBLAS).
+Panels of `length` along an axis are the tensor with that axis divided. The rows that a tile of that
+length reads are then contiguous (the micro-panels of GotoBLAS).
 
     [k, j]    ->    [j // length, k, j % length]
 """
@@ -16,39 +16,44 @@ import numpy as np
 from ansorc.ir.expr import BinaryOp, Expr, binary, const
 from ansorc.schedule.extent import Extent, IntArray, add, divide_up, multiply
 from ansorc.schedule.stage import Alignment, At, SplitRelation, Stage
-from ansorc.schedule.values import known
+from ansorc.schedule.values import as_int
 
 
 def memory_shape(stage: Stage) -> tuple[Extent, ...]:
     """Return the extents in memory of the tensor that `stage` computes, padding included.
 
-    An alignment that no padding reaches adds none; `unreachable` finds it.
+    An alignment that no padding reaches is ignored here; `unreachable` reports it.
     """
-    shape = _padded(stage)[0]
-    found = panel_of(stage)
-    if found is None:
+    shape = _pad(stage)[0]
+    panel = panel_of(stage)
+    if panel is None:
         return shape
-    place, length = found
-    return (divide_up(shape[place], length), *shape[:place], *shape[place + 1 :], length)
+    dimension, length = panel
+    return (
+        divide_up(shape[dimension], length),
+        *shape[:dimension],
+        *shape[dimension + 1 :],
+        length,
+    )
 
 
 def memory_indices(stage: Stage, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return where in memory the element at `indices` of the box that is held lies.
+    """Return the indices in memory of the element at `indices` of the stored box.
 
     Raise ValueError for a sketch or a population.
     """
-    found = panel_of(stage)
-    if found is None:
+    divided = panel_of(stage)
+    if divided is None:
         return indices
-    place, extent = found
-    length = const(known(extent))
-    panel = binary(BinaryOp.FLOORDIV, indices[place], length)
-    column = binary(BinaryOp.MOD, indices[place], length)
-    return (panel, *indices[:place], *indices[place + 1 :], column)
+    dimension, extent = divided
+    length = const(as_int(extent))
+    panel = binary(BinaryOp.FLOORDIV, indices[dimension], length)
+    column = binary(BinaryOp.MOD, indices[dimension], length)
+    return (panel, *indices[:dimension], *indices[dimension + 1 :], column)
 
 
 def panel_of(stage: Stage) -> tuple[int, Extent] | None:
-    """Return the place of the axis that is divided into panels and their length, or None."""
+    """Return the dimension that is divided into panels and their length, or None."""
     if not stage.panel:
         return None
     names = [axis.name for axis in stage.op.axes]
@@ -60,28 +65,33 @@ def panel_of(stage: Stage) -> tuple[int, Extent] | None:
 
 def unreachable(stage: Stage) -> Alignment | None:
     """Return the first alignment of `stage` that no padding reaches, or None."""
-    return _padded(stage)[1]
+    return _pad(stage)[1]
 
 
-def _padded(stage: Stage) -> tuple[tuple[Extent, ...], Alignment | None]:
-    """Pad from the innermost dimension outwards: an outer pitch holds the inner padding."""
+def _pad(stage: Stage) -> tuple[tuple[Extent, ...], Alignment | None]:
+    """Return the padded shape, and an alignment that no padding reaches, or None.
+
+    Pad from the innermost dimension outwards: an outer pitch includes the inner padding.
+    """
     axes = stage.op.axes
     whole = tuple(axis.extent for axis in axes)
     shape: list[Extent] = list(stage.region if isinstance(stage.attach, At) else whole)
     asked = {alignment.axis: alignment for alignment in stage.alignments}
     lost: Alignment | None = None
-    for place in reversed(range(len(axes) - 1)):
-        alignment = asked.get(axes[place].name)
+    for dimension in reversed(range(len(axes) - 1)):
+        alignment = asked.get(axes[dimension].name)
         if alignment is None:
             continue
-        padding, is_reached = _padding(shape[place + 1], multiply(shape[place + 2 :]), alignment)
-        shape[place + 1] = add(shape[place + 1], padding)
+        padding, is_reached = _padding(
+            shape[dimension + 1], multiply(shape[dimension + 2 :]), alignment
+        )
+        shape[dimension + 1] = add(shape[dimension + 1], padding)
         lost = lost if is_reached else alignment
     return tuple(shape), lost
 
 
 def _padding(extent: Extent, inner: Extent, alignment: Alignment) -> tuple[Extent, bool]:
-    """Return the least `p` with `(extent + p) * inner % factor == offset`, and if there is one."""
+    """Return the least `p` with `(extent + p) * inner % factor == offset`, and if one exists."""
     if extent is None or inner is None:
         return None, True
     tried = np.arange(alignment.factor, dtype=np.int64)
@@ -89,5 +99,5 @@ def _padding(extent: Extent, inner: Extent, alignment: Alignment) -> tuple[Exten
     pitch: IntArray = rows * np.asarray(inner, dtype=np.int64)[..., None]
     fits = pitch % alignment.factor == alignment.offset
     least = np.argmax(fits, axis=-1)
-    found: Extent = int(least) if least.ndim == 0 else least.astype(np.int64)
-    return found, bool(fits.any(axis=-1).all())
+    padding: Extent = int(least) if least.ndim == 0 else least.astype(np.int64)
+    return padding, bool(fits.any(axis=-1).all())

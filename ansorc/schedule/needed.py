@@ -1,11 +1,11 @@
-"""Which iterations of a stage matter: not results that no reader takes, nor terms that are 0.
+"""Find the iterations of a stage that matter: results that a reader uses, terms that are not 0.
 
     seen[i, m] = scores[i, m] if m <= i else -inf           scores matters where m - i <= 0
     power[i, m] = exp(…) if m <= i else 0
     mix[i, d] = sum(power[i, m] * values[m, d], axis=m)     mix matters where m - i <= 0
 
-A causal mask leaves out half of the products so. As with padding, 0 times anything counts as 0.
-What is compared may be data, such as how long a sequence is: m < lengths[b].
+So a causal mask skips half of the products. As with padding, 0 times anything counts as 0.
+A bound may be data, such as the length of a sequence: m < lengths[b].
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from ansorc.schedule.state import State
 
 _ORDER = {CompareOp.LE: (1, 0), CompareOp.LT: (1, 1), CompareOp.GE: (-1, 0), CompareOp.GT: (-1, 1)}
 LEAST_SHARE = 0.25
-"""Of the range of such a sum, above 0: padding leaves out less, and would cost tests."""
+"""The least share of iterations that a test must skip: padding skips less and is not tested."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What holds in each iteration that matters: a sum of axes is at most `most`."""
+    """A condition of each iteration that matters: a sum of axes is at most `most`."""
 
     total: Linear[str]
     most: Expr
-    """0, or what inputs say of axes."""
+    """0, or an element of an input."""
 
 
-def needed(state: State, stage: Stage) -> tuple[Need, ...]:
-    """Return what holds in each iteration of `stage` that matters; nothing if most of them do."""
+def find_needs(state: State, stage: Stage) -> tuple[Need, ...]:
+    """Return the conditions of iterations of `stage` that matter; none if most iterations do."""
     extents = {axis.name: axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)}
     is_sum = stage.op.combiner is Combiner.SUM
     of_terms = _where_not_zero(state, stage.op.body) if is_sum else ()
     conditions = dict.fromkeys((*of_terms, *_where_taken(state, stage, {})))
-    found: list[Need] = []
+    needs: list[Need] = []
     for need in (need for need in map(_need, conditions) if need is not None):
         moved = [factor * (extents[axis] - 1) for axis, factor in need.total.terms.items()]
         most = need.total.constant + sum(each for each in moved if each > 0)
         if need.most != const(0):
-            found += [need] if _is_of_inputs(state, need.most) else []
+            needs += [need] if _is_of_inputs(state, need.most) else []
         elif most >= LEAST_SHARE * sum(map(abs, moved)) > 0:
-            found.append(need)
-    return tuple(found)
+            needs.append(need)
+    return tuple(needs)
 
 
 def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
-    """Conditions that hold wherever a term is not 0."""
+    """Yield conditions that hold wherever `term` is not 0."""
     match term:
         case Binary(BinaryOp.MUL, left, right):
             yield from _where_not_zero(state, left)
@@ -78,16 +78,16 @@ def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
             if source is not None and not source.op.reduce_axes and not source.op.more:
                 axes = (axis.name for axis in source.op.axes)
                 places = dict(zip(axes, indices, strict=True))
-                found = _where_not_zero(state, source.op.body)
-                yield from (substitute(condition, places) for condition in found)
+                conditions = _where_not_zero(state, source.op.body)
+                yield from (substitute(condition, places) for condition in conditions)
         case _:
             pass
 
 
 def _where_taken(state: State, stage: Stage, known: dict[str, list[Expr]]) -> list[Expr]:
-    """Conditions that hold wherever a reader takes a result, and its reader takes what it makes.
+    """Return conditions that hold wherever a result of `stage` is used, directly or indirectly.
 
-    `known` has those of stages that were asked about before: paths of readers meet again.
+    `known` caches the conditions of stages, since paths of readers meet again.
     """
     if stage.name in known:
         return known[stage.name]
@@ -97,28 +97,28 @@ def _where_taken(state: State, stage: Stage, known: dict[str, list[Expr]]) -> li
         for body in reader.op.parts:
             for load, conditions in _loads(body, stage, further):
                 pairs = zip(stage.op.axes, load.indices, strict=True)
-                own = {i.name: Var(axis.name) for axis, i in pairs if isinstance(i, Var)}
-                fitting = (each for each in conditions if free_vars(each) <= own.keys())
-                taken.append([substitute(condition, own) for condition in fitting])
+                axes_of = {i.name: Var(axis.name) for axis, i in pairs if isinstance(i, Var)}
+                fitting = (each for each in conditions if free_vars(each) <= axes_of.keys())
+                taken.append([substitute(condition, axes_of) for condition in fitting])
     first = taken[0] if taken else []
-    found = [condition for condition in first if all(condition in each for each in taken)]
-    known[stage.name] = found
-    return found
+    common = [condition for condition in first if all(condition in each for each in taken)]
+    known[stage.name] = common
+    return common
 
 
 def _loads(
     node: Node, stage: Stage, held: tuple[Expr, ...]
 ) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
-    """The loads of what `stage` computes, and the conditions under which they happen."""
+    """Yield the loads of the result of `stage`, and the conditions under which they happen."""
     if isinstance(node, Load) and node.buffer in stage.op.buffers:
         yield node, held
-    for place, child in enumerate(children(node)):
-        more = conjuncts(node.condition) if isinstance(node, Select) and place == 1 else ()
+    for position, child in enumerate(children(node)):
+        more = conjuncts(node.condition) if isinstance(node, Select) and position == 1 else ()
         yield from _loads(child, stage, (*held, *more))
 
 
 def _need(condition: Expr) -> Need | None:
-    """A comparison as a sum that is at most 0, or at most what data says."""
+    """Return a comparison as a sum that is at most 0 or at most an element; None if it is not."""
     if not isinstance(condition, Compare) or condition.op not in _ORDER:
         return None
     left, right = affine(condition.left), affine(condition.right)
@@ -130,7 +130,7 @@ def _need(condition: Expr) -> Need | None:
 
 
 def _is_of_inputs(state: State, expr: Expr) -> bool:
-    """Whether an expression is an element of an input, which lies where the caller has it."""
+    """Return whether `expr` is an element of an input that is not packed."""
     match expr:
         case Cast(_, Load() as load) | (Load() as load):
             is_input = state.source(load.buffer.name) is None

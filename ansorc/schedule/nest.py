@@ -19,16 +19,16 @@ from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
-from ansorc.schedule.initial import first_pass, initial_place
+from ansorc.schedule.initial import first_pass, initial_position
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
-from ansorc.schedule.needed import Need, needed
-from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Part, Root, Stage
+from ansorc.schedule.needed import Need, find_needs
+from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
-from ansorc.schedule.unrolling import unrolled_by_pragma
+from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.update import stores, update, with_temporaries
-from ansorc.schedule.values import SplitPredicate, iterator_values, known, plus, quotient, times
+from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
 _KINDS = {
     Mark.NONE: LoopKind.SERIAL,
@@ -40,14 +40,14 @@ _KINDS = {
 }
 
 _LEAST_TESTED = 256
-"""Terms for which it is worth a test of data that they may be left out."""
+"""A test that may skip fewer terms than this is not worth its cost."""
 _MOST_LIMITS = 8
-"""Elements that one test looks at, at most: a tile spans no more sequences."""
+"""The most elements that one test reads: a tile spans no more sequences."""
 
 
 @dataclass
 class _Placed:
-    """A stage whose loops are being built: its variables, and where its region begins."""
+    """A stage whose loops are being built: its loop variables, and the start of its region."""
 
     stage: Stage
     buffers: tuple[Buffer, ...]
@@ -58,7 +58,7 @@ class _Placed:
 
 @dataclass
 class Nests:
-    """Builds the nests of one state; remembers names, ranges and places while it goes inwards."""
+    """Builds the nests of one state, from the outside in."""
 
     state: State
     placed: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])
@@ -72,15 +72,15 @@ class Nests:
     """Whether it lies inside a loop over GPU blocks, and none over threads."""
 
     def nest(self, stage: Stage) -> Stmt:
-        """Return the loops that compute `stage`, in the place where they are being built."""
+        """Return the loops that compute `stage` inside the loops that are being built."""
         placed = self._place(stage)
-        by_pragma = unrolled_by_pragma(stage, self.state)
+        by_pragma = loops_to_unroll(stage, self.state)
         unrolled = frozenset(name for name, is_unrolled in by_pragma.items() if is_unrolled)
         first_reduce = next(
             (
-                place
-                for place, iterator in enumerate(stage.iterators)
-                if iterator.kind is IteratorKind.REDUCE
+                position
+                for position, iterator in enumerate(stage.iterators)
+                if iterator.kind is AxisKind.REDUCE
             ),
             None,
         )
@@ -94,7 +94,7 @@ class Nests:
     def _place(self, stage: Stage) -> _Placed:
         leaves: dict[str, Expr] = {}
         for iterator in stage.iterators:
-            if known(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
+            if as_int(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
                 leaves[iterator.name] = const(0)
             elif iterator.mark is Mark.TENSORIZE:
                 leaves[iterator.name] = TERM
@@ -108,15 +108,15 @@ class Nests:
         self.placed |= {buffer.name: placed for buffer in stage.op.buffers}
         return placed
 
-    def _fresh(self, iterator: Iterator) -> Var:
+    def _fresh(self, iterator: Loop) -> Var:
         count = self.names.get(iterator.name, 0)
         self.names[iterator.name] = count + 1
         name = iterator.name if count == 0 else f"{iterator.name}_{count}"
-        self.ranges[name] = (0, known(iterator.extent) - 1)
+        self.ranges[name] = (0, as_int(iterator.extent) - 1)
         return Var(name)
 
     def _buffers(self, stage: Stage) -> tuple[Buffer, ...]:
-        shape = tuple(known(extent) for extent in memory_shape(stage))
+        shape = tuple(as_int(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
         scope = Scope.LOCAL
@@ -127,30 +127,30 @@ class Nests:
         return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
 
     def _has_threads(self, stage: Stage) -> bool:
-        """Whether a reader of the attached `stage` may run in threads that are started inside."""
+        """Return whether a reader of the attached `stage` may start threads inside."""
         return any(
             _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
 
     def _lows(self, stage: Stage, *, is_shared: bool) -> tuple[Expr, ...]:
-        """Return where the region of the attached `stage` begins, for one thread or for all."""
+        """Return the start of the region of the attached `stage`, for one thread or for all."""
         assert isinstance(stage.attach, At)
         target = self.placed[stage.attach.stage]
-        place = target.stage.position(stage.attach.iterator)
-        assert place is not None
-        anchors = self._anchors(target, place + 1, is_shared=is_shared)
+        position = target.stage.position(stage.attach.iterator)
+        assert position is not None
+        anchors = self._anchors(target, position + 1, is_shared=is_shared)
         lows: list[Expr] = []
-        for box in region(self.state, stage.name, target.stage, place + 1, is_shared=is_shared):
+        for box in region(self.state, stage.name, target.stage, position + 1, is_shared=is_shared):
             low: Expr = const(0)
             if box.low is not None:
                 for (anchor, divisor), factor in box.low.terms.items():
                     low = plus(low, times(quotient(anchors[anchor], divisor), factor))
-                low = plus(low, const(known(box.start)))
+                low = plus(low, const(as_int(box.start)))
             lows.append(low)
         return tuple(lows)
 
-    def _anchors(self, target: _Placed, place: int, *, is_shared: bool) -> dict[str, Expr]:
-        inner = {iterator.name for iterator in target.stage.iterators[place:]}
+    def _anchors(self, target: _Placed, depth: int, *, is_shared: bool) -> dict[str, Expr]:
+        inner = {iterator.name for iterator in target.stage.iterators[depth:]}
         if is_shared:
             inner |= {it.name for it in target.stage.iterators if runs_over_threads(it)}
             if isinstance(target.stage.attach, At):
@@ -173,12 +173,12 @@ class Nests:
         var = placed.leaves[first.name]
         was_in = self.threads
         if first.thread.startswith("threadIdx") and isinstance(var, Var):
-            self.threads = {**was_in, first.thread: (var.name, known(first.extent))}
+            self.threads = {**was_in, first.thread: (var.name, as_int(first.extent))}
         was_threaded, was_in_block = self.is_threaded, self.is_in_block
         self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
-        inside = self.state.attached(placed.stage.name, first.name)
+        inside = self.state.stages_inside(placed.stage.name, first.name)
         nests = [(inner, self.nest(inner)) for inner in inside]
         stmt = self._loops(placed, start + 1, unrolled, body, end)
         stmt = _sequence(*(nest for _, nest in nests), stmt)
@@ -196,31 +196,31 @@ class Nests:
         )
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
-        """Return the loops from the first reduction on, and what begins each result."""
-        place = int(initial_place(placed.stage.iterators, reduce))
+        """Return the loops from the first reduction on, and the initialisation of the results."""
+        start = int(initial_position(placed.stage.iterators, reduce))
 
         def inner() -> Stmt:
-            update = self._updates(placed, place, unrolled)
-            initial = [] if _is_at_once(placed) else self._initial(placed, place)
-            first = first_pass(placed.stage.iterators[reduce:place], placed.leaves)
+            update = self._updates(placed, start, unrolled)
+            initial = [] if _is_at_once(placed) else self._initial(placed, start)
+            first = first_pass(placed.stage.iterators[reduce:start], placed.leaves)
             if first is not None:
                 initial = [If(first, _sequence(*initial))]
             return _sequence(*initial, update)
 
-        return self._loops(placed, reduce, unrolled, inner, end=place)
+        return self._loops(placed, reduce, unrolled, inner, end=start)
 
-    def _updates(self, placed: _Placed, place: int, unrolled: frozenset[str]) -> Stmt:
-        """Return the loops from `place` on, left out where nothing in them matters.
+    def _updates(self, placed: _Placed, start: int, unrolled: frozenset[str]) -> Stmt:
+        """Return the loops from `start` on, skipped where none of their iterations matters.
 
-        Data says where sums end, so it is looked at in their outermost loop once more.
+        Bounds that are data are tested again in the outermost loop of a reduction.
         """
         stage, iterators = placed.stage, placed.stage.iterators
-        is_long = [it.kind is IteratorKind.REDUCE and known(it.extent) > 1 for it in iterators]
-        turn = is_long.index(True, place) + 1 if any(is_long[place:]) else place
-        if prod(known(it.extent) for it in iterators[turn:]) < _LEAST_TESTED:
-            turn = place
+        is_long = [it.kind is AxisKind.REDUCE and as_int(it.extent) > 1 for it in iterators]
+        turn = is_long.index(True, start) + 1 if any(is_long[start:]) else start
+        if prod(as_int(it.extent) for it in iterators[turn:]) < _LEAST_TESTED:
+            turn = start
         needs = self._needs(stage, iterators[turn:])
-        moved = {part.axis for it in iterators[place:turn] for part in stage.parts[it.name]}
+        moved = {part.axis for it in iterators[start:turn] for part in stage.parts[it.name]}
         of_data = [need for need in needs if need.most != const(0)]
         again = [need for need in of_data if moved & need.total.terms.keys()]
 
@@ -228,24 +228,24 @@ class Nests:
             stmt = self._loops(placed, turn, unrolled, lambda: self._update(placed))
             return self._where_needed(placed, turn, stmt, again)
 
-        stmt = self._loops(placed, place, unrolled, inside, end=turn)
-        return self._where_needed(placed, place, stmt, needs)
+        stmt = self._loops(placed, start, unrolled, inside, end=turn)
+        return self._where_needed(placed, start, stmt, needs)
 
-    def _needs(self, stage: Stage, inner: Sequence[Iterator]) -> tuple[Need, ...]:
-        """Return by what a test around the loops `inner`, or more, may leave out iterations.
+    def _needs(self, stage: Stage, inner: Sequence[Loop]) -> tuple[Need, ...]:
+        """Return the conditions by which a test around the loops `inner` may skip iterations.
 
-        Threads of a GPU, which wait for each other, compute everything.
+        Threads of a GPU wait for each other, so they skip nothing.
         """
         marks = {iterator.mark for iterator in stage.iterators}
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
         is_whole = all(part.is_whole for it in inner for part in stage.parts[it.name])
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
-        return needed(self.state, stage)
+        return find_needs(self.state, stage)
 
-    def _where_needed(self, placed: _Placed, place: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
-        """Return `stmt`, the loops from `place` on, left out where none of them matters."""
-        inner = placed.stage.iterators[place:]
+    def _where_needed(self, placed: _Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
+        """Return `stmt`, the loops from `start` on, skipped where none of them matters."""
+        inner = placed.stage.iterators[start:]
         parts = [part for iterator in inner for part in placed.stage.parts[iterator.name]]
         if not needs or not all(part.is_whole for part in parts):
             return stmt
@@ -257,15 +257,15 @@ class Nests:
     def _possible(
         self, placed: _Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
     ) -> Expr | None:
-        """Return what holds if any iteration of the parts `inner` may matter; None if unknown.
+        """Return a test that holds if any iteration of the parts `inner` may matter, or None.
 
-        What it is compared with may be a few elements, and they have to be there.
+        The bound may be a few elements of an input; it is only read where these exist.
         """
         values = _axis_values(placed, leaves)[0]
         total: Expr = const(0)
         for axis, factor in need.total.terms.items():
             total = plus(total, times(values[axis], factor))
-        least = (min(need.total.coefficient(p.axis), 0) * known(p.stride) * (known(p.extent) - 1)
+        least = (min(need.total.coefficient(p.axis), 0) * as_int(p.stride) * (as_int(p.extent) - 1)
                  for p in inner)  # fmt: skip
         total = plus(total, const(need.total.constant + sum(least)))
         limits = _limits(need.most, values, [part for part in inner if part.extent != 1])
@@ -276,20 +276,20 @@ class Nests:
         return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
     def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
-        """Return what gives each result its identity, with loops of its own."""
+        """Return the statements that store the identities, with their own loops."""
         op = placed.stage.op
         leaves = dict(placed.leaves)
-        own = [it for it in placed.stage.iterators[reduce:] if it.kind is IteratorKind.SPACE]
-        for iterator in own:
+        space_loops = [it for it in placed.stage.iterators[reduce:] if it.kind is AxisKind.SPACE]
+        for iterator in space_loops:
             if isinstance(leaves[iterator.name], Var):
                 leaves[iterator.name] = self._fresh(iterator)
         values, guards = _axis_values(placed, leaves)
-        space = [guard for guard in guards if guard.kind is IteratorKind.SPACE]
+        space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
         indices = self._store_indices(placed, values)
         nests: list[Stmt] = []
         for store in stores(placed.buffers, indices, op.identities):
-            stmt = self._guarded(placed, values, space, store)
-            for iterator in reversed(own):
+            stmt = self._guard(placed, values, space, store)
+            for iterator in reversed(space_loops):
                 stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
             nests.append(stmt)
         return nests
@@ -302,7 +302,7 @@ class Nests:
         stmt = with_temporaries(
             op, first, lambda held: stores(placed.buffers, indices, [held(e) for e in elements])
         )
-        return self._guarded(placed, values, guards, stmt)
+        return self._guard(placed, values, guards, stmt)
 
     def _update(self, placed: _Placed) -> Stmt:
         values, guards = _axis_values(placed, placed.leaves)
@@ -315,18 +315,18 @@ class Nests:
             stmt = dot_update(placed.buffers[0], indices, terms[0], last.function, self.ranges)
         else:
             stmt = update(placed.stage.op, placed.buffers, indices, terms)
-        return self._guarded(placed, values, guards, stmt)
+        return self._guard(placed, values, guards, stmt)
 
     def _thread_row(self, placed: _Placed) -> ThreadRow | None:
         """Return the threads that a reduction of the stage is bound to, if one is."""
         for iterator in placed.stage.iterators:
             var = placed.leaves[iterator.name]
-            is_bound = iterator.mark is Mark.BIND and iterator.kind is IteratorKind.REDUCE
+            is_bound = iterator.mark is Mark.BIND and iterator.kind is AxisKind.REDUCE
             if is_bound and isinstance(var, Var):
                 others = {
                     n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
                 }
-                return ThreadRow(var, known(iterator.extent), others)
+                return ThreadRow(var, as_int(iterator.extent), others)
         return None
 
     def _across_threads(
@@ -344,7 +344,7 @@ class Nests:
         if inside:
             pairs = zip(terms, op.identities, strict=True)
             terms = [Select(conjunction(inside), term, nothing) for term, nothing in pairs]
-        space = [guard for guard in guards if guard.kind is IteratorKind.SPACE]
+        space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
         indices = self._store_indices(placed, values)
 
         def finish(results: Sequence[Expr]) -> Stmt:
@@ -352,7 +352,7 @@ class Nests:
                 stmt = _sequence(*stores(placed.buffers, indices, results))
             else:
                 stmt = update(op, placed.buffers, indices, results)
-            return self._guarded(placed, values, space, stmt)
+            return self._guard(placed, values, space, stmt)
 
         return reduce_across(op, row, terms, finish)
 
@@ -363,11 +363,11 @@ class Nests:
 
     def _values(self, placed: _Placed, values: Mapping[str, Expr]) -> list[Expr]:
         op = placed.stage.op
-        own = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
+        axis_values = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name in self.state.rewritten:
-                return self._packed(node.buffer.name)
+                return self._load_packed(node.buffer.name)
             source = self.placed.get(node.buffer.name) if isinstance(node, Load) else None
             if source is None or not isinstance(node, Load):
                 return None
@@ -377,10 +377,10 @@ class Nests:
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
 
-        return [rewrite(substitute(body, own), rule) for body in op.parts]
+        return [rewrite(substitute(body, axis_values), rule) for body in op.parts]
 
-    def _packed(self, tensor: str) -> Load:
-        """The load of an input whose layout is rewritten: its indices are the loops themselves."""
+    def _load_packed(self, tensor: str) -> Load:
+        """Return the load of an input whose layout is rewritten: its indices are the loops."""
         layout = layout_of(self.state, tensor)
         indices: list[Expr] = []
         for digit in layout.digits:
@@ -390,17 +390,17 @@ class Nests:
             indices.append(reduce(plus, terms))
         return Load(layout.packing.packed, tuple(indices))
 
-    def _guarded(
+    def _guard(
         self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
             for axis in placed.stage.op.axes:
                 value = values[axis.name]
-                found = bounds(value, self.ranges)
-                if found is None or found[1] >= axis.extent:
+                range_ = bounds(value, self.ranges)
+                if range_ is None or range_[1] >= axis.extent:
                     conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
-                if found is None or found[0] < 0:
+                if range_ is None or range_[0] < 0:
                     conditions.append(compare(CompareOp.GE, value, const(0)))
         needed = [c for c in conditions if prove(c, self.ranges) is not True]
         if not needed:
@@ -412,15 +412,15 @@ class Nests:
 
 
 def _limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -> list[Expr]:
-    """What `most` is in the iterations of the parts `inner`; nothing if it is too many things."""
-    own = [part for part in inner if part.axis in free_vars(most)]
-    if prod(known(part.extent) for part in own) > _MOST_LIMITS:
+    """Return the values of `most` in the iterations of `inner`; none if they are too many."""
+    moving = [part for part in inner if part.axis in free_vars(most)]
+    if prod(as_int(part.extent) for part in moving) > _MOST_LIMITS:
         return []
     limits: list[Expr] = []
-    for place in product(*(range(known(part.extent)) for part in own)):
+    for offsets in product(*(range(as_int(part.extent)) for part in moving)):
         moved = dict(values)
-        for part, n in zip(own, place, strict=True):
-            moved[part.axis] = plus(moved[part.axis], const(n * known(part.stride)))
+        for part, n in zip(moving, offsets, strict=True):
+            moved[part.axis] = plus(moved[part.axis], const(n * as_int(part.stride)))
         limits.append(substitute(most, moved))
     return limits
 
@@ -435,19 +435,19 @@ def _axis_values(
 
 
 def _is_at_once(placed: _Placed) -> bool:
-    """Whether threads reduce all terms together, each having one."""
-    reduce = [it for it in placed.stage.iterators if it.kind is IteratorKind.REDUCE]
+    """Return whether threads reduce all terms together, one term each."""
+    reduce = [it for it in placed.stage.iterators if it.kind is AxisKind.REDUCE]
     moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
     return len(moving) == 1 and moving[0].mark is Mark.BIND
 
 
 def _stages(stage: Stage, inside: Sequence[Stage]) -> int:
-    """Return for how many iterations the stages `inside` a loop of `stage` are copied at once."""
+    """Return how many iterations ahead the stages `inside` a loop of `stage` are copied."""
     is_shared = any(inner.scope == "shared" for inner in inside)
     return dict(stage.pragmas).get("async_stages", 0) if is_shared else 0
 
 
-def _starts_threads(iterator: Iterator) -> bool:
+def _starts_threads(iterator: Loop) -> bool:
     return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
 
 
@@ -463,9 +463,9 @@ def _sequence(*stmts: Stmt) -> Stmt:
     return stmts[0] if len(stmts) == 1 else Seq(stmts)
 
 
-def _loop(iterator: Iterator, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
+def _loop(iterator: Loop, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
     if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
         return body
     kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
     stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
-    return For(var, known(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)
+    return For(var, as_int(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)

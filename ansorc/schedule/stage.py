@@ -11,15 +11,15 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Extent, multiply
 
 
-class IteratorKind(Enum):
-    """Which axes an iterator walks over."""
+class AxisKind(Enum):
+    """The kind of axes that a loop runs over."""
 
     SPACE = "space"
     REDUCE = "reduce"
 
 
 class Mark(Enum):
-    """How the loop of an iterator is to be run."""
+    """How a loop is to be run."""
 
     NONE = "for"
     PARALLEL = "parallel"
@@ -31,32 +31,32 @@ class Mark(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Iterator:
-    """One loop of a stage before lowering, running over 0 … extent - 1."""
+class Loop:
+    """One loop of a stage before lowering, over 0 … extent - 1. Steps call it an iterator."""
 
     name: str
-    """For people and records: nothing is read off it."""
+    """For people and records: no code parses it."""
     extent: Extent
-    kind: IteratorKind
+    kind: AxisKind
     axis: str = ""
-    """The axis that it walks over, whole or in part; empty if it was fused of several loops."""
+    """The axis that it runs over, whole or in part; empty if it was fused from several loops."""
     level: int = 0
-    """Which part of the split that made it, outermost 0; 0 if none did."""
+    """Its position among the parts of the split that made it, outermost 0; 0 if it is whole."""
     mark: Mark = Mark.NONE
     thread: str = ""
     """The GPU thread or block index of a BIND mark."""
     chunk: int = 0
-    """Iterations that a thread of a PARALLEL mark takes at a time; 0: equal shares for all."""
+    """Iterations that a thread of a PARALLEL loop takes at a time; 0: equal shares for all."""
     function: str = ""
-    """The dot product of a TENSORIZE mark, or what the matrix units of a MATRIX mark multiply."""
+    """The dot product of a TENSORIZE mark, or the matrix-unit function of a MATRIX mark."""
 
 
 @dataclass(frozen=True, eq=False)
 class SplitRelation:
     """`parent = Σ child * (product of the children after it)`, children outermost first."""
 
-    parent: Iterator
-    children: tuple[Iterator, ...]
+    parent: Loop
+    children: tuple[Loop, ...]
     is_exact: bool
     """Whether the children's extents multiply to the parent's, so that no guard is needed."""
 
@@ -65,8 +65,8 @@ class SplitRelation:
 class FuseRelation:
     """`child` runs over all combinations of `parents`, the last one fastest."""
 
-    parents: tuple[Iterator, ...]
-    child: Iterator
+    parents: tuple[Loop, ...]
+    child: Loop
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The steps of `axis` lie `n * factor + offset` elements apart in memory, for some n."""
+    """Steps of `axis` are `n * factor + offset` elements apart in memory, for some n."""
 
     axis: str
     factor: int
@@ -111,7 +111,7 @@ class Alignment:
 
 
 class Making(Enum):
-    """What made a stage."""
+    """The origin of a stage: its definition, or the step that made it."""
 
     DEFINITION = "definition"
     CACHE_WRITE = "cache write"
@@ -122,13 +122,13 @@ class Making(Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a stage comes from."""
+    """The computation and the step that a stage comes from."""
 
     node: str
     """The computation of the DAG that it is a part of; a copy is a part of its first reader's."""
     making: Making = Making.DEFINITION
     source: str = ""
-    """The stage that it was made of, or the tensor that a cache read copies."""
+    """The stage that it was derived from, or the tensor that a cache read copies."""
     axis: int = -1
     """The dimension that an rfactor asked for: 0 the first, -1 the last."""
 
@@ -139,20 +139,20 @@ class Stage:
 
     op: ComputeOp
     origin: Origin
-    iterators: tuple[Iterator, ...]
+    iterators: tuple[Loop, ...]
     relations: tuple[SplitRelation | FuseRelation, ...] = ()
     attach: Attach = Root()
     region: tuple[Extent, ...] = ()
-    """The extent computed along each space axis: the whole tensor, or what the place needs."""
+    """The extent computed along each space axis: of the whole tensor, or of the region needed."""
     pragmas: tuple[tuple[str, int], ...] = ()
     is_output: bool = False
-    """Whether a tensor that it computes is one."""
+    """Whether a tensor that it computes is an output of the DAG."""
     scope: str = ""
-    """The memory scope that a cache step asked for; empty for the default of its place."""
+    """The memory scope that a cache step asked for; empty for the default."""
     alignments: tuple[Alignment, ...] = ()
     """At most one for each axis."""
     panel: str = ""
-    """The last iterator of a split axis: the tensor is held in panels of its extent."""
+    """The last iterator of a split axis: the tensor is stored in panels of its extent."""
 
     @property
     def name(self) -> str:
@@ -175,7 +175,7 @@ class Stage:
         """Whether no step has changed the loops of the stage."""
         return not self.is_shaped and isinstance(self.attach, Root)
 
-    def changed_loops(self) -> tuple[Iterator, ...]:
+    def changed_loops(self) -> tuple[Loop, ...]:
         """Return the iterators that a step has made or marked."""
         axes = {axis.name for axis in (*self.op.axes, *self.op.reduce_axes)}
         return tuple(
@@ -185,10 +185,10 @@ class Stage:
         )
 
     def position(self, iterator: str) -> int | None:
-        """Return the place of `iterator` in the loop order, outermost 0; None if it has none."""
-        for place, candidate in enumerate(self.iterators):
+        """Return the position of `iterator` in the loop order, outermost 0, or None."""
+        for position, candidate in enumerate(self.iterators):
             if candidate.name == iterator:
-                return place
+                return position
         return None
 
     def loop(self, axis: str, level: int = 0) -> str:
@@ -201,26 +201,26 @@ class Stage:
                 return iterator.name
         raise KeyError(axis, level)
 
-    def with_iterator(self, place: int, *new: Iterator) -> Stage:
-        """Return the stage with the iterator at `place` replaced by `new`, in order."""
-        iterators = (*self.iterators[:place], *new, *self.iterators[place + 1 :])
+    def with_iterator(self, position: int, *new: Loop) -> Stage:
+        """Return the stage with the iterator at `position` replaced by `new`, in order."""
+        iterators = (*self.iterators[:position], *new, *self.iterators[position + 1 :])
         return replace(self, iterators=iterators)
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[Part, ...]]:
-        """For each iterator now in the loop order, the shares of the axes it moves."""
-        found: dict[str, tuple[Part, ...]] = {
+        """The shares of the axes that each iterator of the loop order moves."""
+        parts: dict[str, tuple[Part, ...]] = {
             axis.name: (Part(axis.name, 1, extent),)
             for axis, extent in zip(self.op.axes, self.region, strict=True)
         }
-        found |= {a.name: (Part(a.name, 1, a.extent),) for a in self.op.reduce_axes}
+        parts |= {a.name: (Part(a.name, 1, a.extent),) for a in self.op.reduce_axes}
         for relation in self.relations:
             if isinstance(relation, FuseRelation):
-                shares = [part for parent in relation.parents for part in found.pop(parent.name)]
-                found[relation.child.name] = tuple(shares)
+                shares = [part for parent in relation.parents for part in parts.pop(parent.name)]
+                parts[relation.child.name] = tuple(shares)
             else:
-                found |= _split_parts(found.pop(relation.parent.name), relation)
-        return found
+                parts |= _split_parts(parts.pop(relation.parent.name), relation)
+        return parts
 
 
 def initial_stage(op: ComputeOp, origin: Origin, *, is_output: bool) -> Stage:
@@ -234,21 +234,21 @@ def initial_stage(op: ComputeOp, origin: Origin, *, is_output: bool) -> Stage:
     )
 
 
-def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Iterator, ...]:
+def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Loop, ...]:
     """Return one iterator for each axis of `op`, the space axes over `region`."""
     space = tuple(
-        Iterator(axis.name, extent, IteratorKind.SPACE, axis.name)
+        Loop(axis.name, extent, AxisKind.SPACE, axis.name)
         for axis, extent in zip(op.axes, region, strict=True)
     )
-    reduce = (Iterator(a.name, a.extent, IteratorKind.REDUCE, a.name) for a in op.reduce_axes)
+    reduce = (Loop(a.name, a.extent, AxisKind.REDUCE, a.name) for a in op.reduce_axes)
     return (*space, *reduce)
 
 
 def _split_parts(parts: tuple[Part, ...], relation: SplitRelation) -> dict[str, tuple[Part, ...]]:
     result: dict[str, tuple[Part, ...]] = {}
-    for place, child in enumerate(relation.children):
+    for position, child in enumerate(relation.children):
         if len(parts) == 1 and parts[0].is_whole:
-            inner = multiply(later.extent for later in relation.children[place + 1 :])
+            inner = multiply(later.extent for later in relation.children[position + 1 :])
             share = Part(parts[0].axis, multiply((parts[0].stride, inner)), child.extent)
             result[child.name] = (share,)
         else:

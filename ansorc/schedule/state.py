@@ -6,8 +6,7 @@ A State is fully determined by its DAG, its steps and the tile lengths chosen fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator as Lines
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import NoReturn, Self
@@ -18,7 +17,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.transform import Transform, transformed
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles, text
-from ansorc.schedule.stage import At, Iterator, Mark, Origin, Root, Stage
+from ansorc.schedule.stage import At, Loop, Mark, Origin, Root, Stage
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,14 @@ class Step(ABC):
         """Return the changed state; raise ScheduleError where the step does not fit."""
 
     def fields(self) -> dict[str, object]:
-        """Return the fields by name, those left out that have their default value."""
+        """Return the fields by name, without those that have their default value."""
         pairs = ((field, getattr(self, field.name)) for field in fields(self))
         return {field.name: value for field, value in pairs if value != field.default}
 
-    def renamed(self, names: Renaming) -> Self:
-        """Return the step with its stage and iterators called as in `names.target`.
+    def rename(self, names: Renaming) -> Self:
+        """Return the step with its stage and iterators renamed as in `names.target`.
 
-        Raise ScheduleError if `names.source` has none of these.
+        Raise ScheduleError if `names.source` does not have them.
         """
         changes: dict[str, object] = {"stage": names.stage(self, self.stage)}
         for name in ("iterator", "iterators", "order"):
@@ -53,7 +52,7 @@ class Step(ABC):
         return replace(self, **changes)
 
     def concerns(self, loop: str) -> bool:
-        """Whether the step names or made the iterator `loop`; "" stands for the whole stage."""
+        """Return whether the step names or made the iterator `loop`; "" means the whole stage."""
         if not loop:
             return not any(hasattr(self, name) for name in ("iterator", "iterators", "order"))
         values = (getattr(self, name, ()) for name in ("iterator", "iterators", "made"))
@@ -75,27 +74,27 @@ class Step(ABC):
     def stage_of(self, state: State, name: str | None = None) -> Stage:
         """Return the stage called `name` (default: this step's); refuse if there is none."""
         wanted = self.stage if name is None else name
-        found = state.find(wanted)
-        if found is None:
+        named = state.find(wanted)
+        if named is None:
             names = ", ".join(f"'{stage.name}'" for stage in state.stages)
             self.refuse(state, f"there is no stage '{wanted}'; the stages are {names}")
-        if found.is_inlined:
+        if named.is_inlined:
             self.refuse(state, f"stage '{wanted}' is inlined and has no loops", (wanted, ""))
-        return found
+        return named
 
-    def place_of(self, state: State, stage: Stage, iterator: str) -> int:
+    def position_of(self, state: State, stage: Stage, iterator: str) -> int:
         """Return the position of `iterator` in `stage`; refuse if it has none."""
-        place = stage.position(iterator)
-        if place is None:
+        position = stage.position(iterator)
+        if position is None:
             names = ", ".join(f"'{it.name}'" for it in stage.iterators)
             self.refuse(
                 state,
                 f"stage '{stage.name}' has no iterator '{iterator}'; it has {names or 'none'}",
                 (stage.name, ""),
             )
-        return place
+        return position
 
-    def untouched(self, state: State, stage: Stage, verb: str) -> None:
+    def require_untouched(self, state: State, stage: Stage, verb: str) -> None:
         """Refuse if a step has divided, joined or marked the loops of `stage`."""
         changed = ((stage.name, iterator.name) for iterator in stage.changed_loops())
         self.require(
@@ -105,7 +104,7 @@ class Step(ABC):
             condition=not stage.is_shaped,
         )
 
-    def unmarked(self, state: State, iterator: Iterator, verb: str) -> None:
+    def require_unmarked(self, state: State, iterator: Loop, verb: str) -> None:
         """Refuse if `iterator` of this step's stage already carries a mark."""
         if iterator.mark is not Mark.NONE:
             self.refuse(
@@ -147,7 +146,7 @@ class State:
 
     @cached_property
     def regions(self) -> dict[tuple[str, str, int, bool], object]:
-        """What `ansorc.schedule.bounds.region` found for this state."""
+        """A cache of results of `ansorc.schedule.bounds.region` for this state."""
         return {}
 
     @cached_property
@@ -157,11 +156,11 @@ class State:
     def stage(self, name: str) -> Stage:
         """Return the stage called `name`; raise ArgumentError if there is none."""
         is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        found = self.find(name) if is_text else None
-        if found is None:
+        named = self.find(name) if is_text else None
+        if named is None:
             known = ", ".join(f"'{stage.name}'" for stage in self.stages)
             raise ArgumentError(f"there is no stage {name!r}; the stages are {known}")
-        return found
+        return named
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:
@@ -169,8 +168,8 @@ class State:
         transforms = dict(self.transformed)
         return tuple(transformed(b, transforms.get(b.name, ())) for b in self.dag.inputs)
 
-    def unused_name(self, wanted: str) -> str:
-        """Return `wanted`, with a number behind it if a stage or input has that name already."""
+    def fresh_name(self, wanted: str) -> str:
+        """Return `wanted`, with a number appended if a stage or input already has that name."""
         taken = {buffer.name for stage in self.stages for buffer in stage.op.buffers}
         taken |= {buffer.name for buffer in self.dag.inputs}
         name, count = wanted, 1
@@ -183,12 +182,12 @@ class State:
         known = {stage.name for stage in earlier.stages}
         return tuple(stage for stage in self.stages if stage.name not in known)
 
-    def origins(self, stage: Stage) -> Lines[Origin]:
-        """Yield where `stage` comes from, then where the stage that it was made of does, …"""
-        found: Stage | None = stage
-        while found is not None:
-            yield found.origin
-            found = self.find(found.origin.source)
+    def origins(self, stage: Stage) -> Iterator[Origin]:
+        """Yield the origin of `stage`, then of the stage that it was derived from, and so on."""
+        current: Stage | None = stage
+        while current is not None:
+            yield current.origin
+            current = self.find(current.origin.source)
 
     def with_stage(self, new: Stage, *, old: str | None = None) -> State:
         """Return the state with the stage called `old` (default: the same name) replaced."""
@@ -196,30 +195,30 @@ class State:
         return replace(self, stages=tuple(new if s.name == name else s for s in self.stages))
 
     def readers(self, name: str) -> tuple[Stage, ...]:
-        """Return the stages, inlined ones left out, that read what the stage `name` computes.
+        """Return the stages, without inlined ones, that read the result of the stage `name`.
 
-        Or those that read the tensor `name`, if no stage is called so.
+        If no stage has that name, return the stages that read the tensor `name`.
         """
         source = self.find(name)
         if source is None or len(source.op.buffers) == 1:
             return self._by_read.get(name if source is None else source.op.buffer.name, ())
-        found = {s.name for b in source.op.buffers for s in self._by_read.get(b.name, ())}
-        return tuple(stage for stage in self.stages if stage.name in found)
+        names = {s.name for b in source.op.buffers for s in self._by_read.get(b.name, ())}
+        return tuple(stage for stage in self.stages if stage.name in names)
 
     @cached_property
     def _by_read(self) -> Mapping[str, tuple[Stage, ...]]:
-        """The stages that read each tensor, inlined ones left out."""
-        found: dict[str, list[Stage]] = {}
+        """The stages that read each tensor, without inlined ones."""
+        readers: dict[str, list[Stage]] = {}
         for stage in self.stages:
             for buffer in () if stage.is_inlined else stage.op.reads:
-                found.setdefault(buffer.name, []).append(stage)
-        return {name: tuple(stages) for name, stages in found.items()}
+                readers.setdefault(buffer.name, []).append(stage)
+        return {name: tuple(stages) for name, stages in readers.items()}
 
     def source(self, tensor: str) -> Stage | None:
         """Return the stage that computes `tensor`, or None."""
         return next((s for s in self.stages if any(b.name == tensor for b in s.op.buffers)), None)
 
-    def attached(self, name: str, iterator: str | None = None) -> tuple[Stage, ...]:
+    def stages_inside(self, name: str, iterator: str | None = None) -> tuple[Stage, ...]:
         """Return the stages computed directly inside loops of `name` (at `iterator`, if given)."""
         return tuple(
             stage
@@ -231,16 +230,16 @@ class State:
 
     def chain(self, stage: Stage) -> list[tuple[Stage, int]]:
         """Return the loops around `stage` as (stage, number of its loops), outermost first."""
-        found: list[tuple[Stage, int]] = []
+        loops: list[tuple[Stage, int]] = []
         while isinstance(stage.attach, At):
             outer = self.stage(stage.attach.stage)
-            place = outer.position(stage.attach.iterator)
-            assert place is not None
-            found.insert(0, (outer, place + 1))
+            position = outer.position(stage.attach.iterator)
+            assert position is not None
+            loops.insert(0, (outer, position + 1))
             stage = outer
-        return found
+        return loops
 
-    def around(self, stage: Stage) -> tuple[tuple[Stage, Iterator], ...]:
+    def around(self, stage: Stage) -> tuple[tuple[Stage, Loop], ...]:
         """Return the iterators of other stages that enclose `stage`, outermost first."""
         return tuple(
             (outer, iterator)
@@ -249,7 +248,7 @@ class State:
         )
 
     def picture(self, spots: Sequence[Spot]) -> str:
-        """Return the loops with `spots` marked; an inlined stage is shown only if it is one."""
+        """Return the loops with `spots` marked; inlined stages are shown only if marked."""
         inlined = ((f"{s.name} = ... (inlined)", (s.name, "")) for s in self.stages if s.is_inlined)
         lines = [*(line for line in inlined if line[1] in spots), *_lines(self)]
         width = max((len(text) for text, spot in lines if spot in spots), default=0)
@@ -266,12 +265,12 @@ class State:
         return f"<{type(self).__name__} of {self.dag!r}: {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the loops; on hover a line's stage, and the steps that made it."""
+        """Return the loops as HTML; hovering over a line shows the steps that made it."""
         lines = [(text, self._history(*spot)) for text, spot in _lines(self)]
         return notebook.framed(f"{len(self.steps)} steps", notebook.code(lines))
 
     def _history(self, stage: str, loop: str) -> str:
-        """The stage, and the steps that name or made its loop (those of the stage, for a body)."""
+        """Return the stage and the steps that name or made its loop `loop` ("": the body)."""
         steps = [str(step) for step in self.steps if step.stage == stage and step.concerns(loop)]
         return "\n".join((f"stage {stage}" + (f", loop {loop}" if loop else ""), *steps))
 
@@ -284,53 +283,53 @@ class Renaming:
     target: State
 
     def stage(self, step: Step, name: str) -> str:
-        """Return what the stage `name` is called; `step` refuses where there is none."""
-        found = step.stage_of(self.source, name)
-        return self.target.stages[self.source.stages.index(found)].name
+        """Return the new name of the stage `name`; `step` refuses an unknown one."""
+        stage = step.stage_of(self.source, name)
+        return self.target.stages[self.source.stages.index(stage)].name
 
     def loops(self, step: Step, stage: str, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        """Return what an iterator of `stage` is called, or each of several."""
+        """Return the new name of an iterator of `stage`, or of each of several."""
         if not isinstance(names, str):
             return tuple(str(self.loops(step, stage, name)) for name in names)
-        found = step.stage_of(self.source, stage)
-        there = self.target.stages[self.source.stages.index(found)]
-        return there.iterators[step.place_of(self.source, found, names)].name
+        renamed = step.stage_of(self.source, stage)
+        there = self.target.stages[self.source.stages.index(renamed)]
+        return there.iterators[step.position_of(self.source, renamed, names)].name
 
     def axis(self, step: Step, stage: str, name: str) -> str:
-        """Return what an axis of `stage` is called, or `name` if it is none."""
-        found = step.stage_of(self.source, stage)
-        there = self.target.stages[self.source.stages.index(found)]
-        axes = zip(found.op.axes, there.op.axes, strict=True)
-        return next((own.name for axis, own in axes if axis.name == name), name)
+        """Return the new name of an axis of `stage`; `name` itself if it is not an axis."""
+        source = step.stage_of(self.source, stage)
+        there = self.target.stages[self.source.stages.index(source)]
+        axes = zip(source.op.axes, there.op.axes, strict=True)
+        return next((new.name for axis, new in axes if axis.name == name), name)
 
     def tensor(self, name: str) -> str:
-        """Return what an input or a computed tensor is called, or `name` if there is none."""
+        """Return the new name of an input or computed tensor; `name` itself if unknown."""
         pairs = [(self.source.dag.inputs, self.target.dag.inputs)]
         stages = zip(self.source.stages, self.target.stages, strict=True)
         pairs += [(stage.op.buffers, there.op.buffers) for stage, there in stages]
-        found = (
-            own.name
+        names = (
+            new.name
             for buffers, there in pairs
-            for buffer, own in zip(buffers, there, strict=True)
+            for buffer, new in zip(buffers, there, strict=True)
             if buffer.name == name
         )
-        return next(found, name)
+        return next(names, name)
 
 
-def _lines(state: State) -> Lines[tuple[str, Spot]]:
+def _lines(state: State) -> Iterator[tuple[str, Spot]]:
     for stage in state.stages:
         if isinstance(stage.attach, Root):
             yield from _nest_lines(state, stage, 0)
 
 
-def _nest_lines(state: State, stage: Stage, depth: int) -> Lines[tuple[str, Spot]]:
+def _nest_lines(state: State, stage: Stage, depth: int) -> Iterator[tuple[str, Spot]]:
     for iterator in stage.iterators:
         mark = f"bind {iterator.thread}" if iterator.mark is Mark.BIND else iterator.mark.value
         sharing = f" dynamic {iterator.chunk}" if iterator.chunk else ""
         line = f"{'  ' * depth}{mark} {iterator.name} in 0..{text(iterator.extent)}{sharing}"
         yield line, (stage.name, iterator.name)
         depth += 1
-        for inner in state.attached(stage.name, iterator.name):
+        for inner in state.stages_inside(stage.name, iterator.name):
             yield from _nest_lines(state, inner, depth)
     sign = "=" if stage.op.combiner is None else f"{stage.op.combiner.value}="
     yield f"{'  ' * depth}{stage.name} {sign} ...", (stage.name, "")

@@ -1,4 +1,4 @@
-"""Reductions whose loop is bound to GPU threads: partial results meet across a block.
+"""Lower reductions whose loop is bound to GPU threads: combine partial results across a block.
 
 bound threadIdx.x k in 0..64:            bound threadIdx.x k in 0..64:
     C[] = C[] + A[k]                         C.part[] = A[k]
@@ -12,7 +12,7 @@ bound threadIdx.x k in 0..64:            bound threadIdx.x k in 0..64:
                                              if k == 0:
                                                  C[] = C[] + C.part[]
 
-Within a warp, threads exchange values by shuffles; warps meet in shared memory.
+Within a warp, threads exchange values by shuffles; warps exchange them through shared memory.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ansorc.schedule.extent import Extent
 from ansorc.schedule.update import stores, update
 
 WARP = 32
-"""Threads that exchange values, on every GPU of NVIDIA so far."""
+"""Threads of a warp, on every GPU of NVIDIA so far."""
 _MOST_THREADS = 1024
 
 
 def unfit_threads(extent: Extent) -> str:
-    """Return why a reduction cannot be bound to so many threads; "" if it can, or may."""
+    """Return why a reduction cannot be bound to `extent` threads; "" if it can or is unknown."""
     if not isinstance(extent, int):
         return ""
     is_part = extent <= WARP and not extent & (extent - 1)
@@ -47,12 +47,12 @@ def unfit_threads(extent: Extent) -> str:
 
 @dataclass(frozen=True)
 class ThreadRow:
-    """The threads that reduce together, and those beside them in the block."""
+    """The threads that reduce together, and the other threads of the block."""
 
     var: Var
     extent: int
     others: Mapping[str, int]
-    """The loops over threads around it: each of their iterations has a row of its own."""
+    """The loops over threads around the row: each of their iterations has its own row."""
 
 
 def reduce_across(
@@ -61,13 +61,13 @@ def reduce_across(
     terms: Sequence[Expr],
     finish: Callable[[Sequence[Expr]], Stmt],
 ) -> Stmt:
-    """Return what combines the `terms` of all threads of `row`; the first one does `finish`.
+    """Return statements that combine the `terms` of all threads of `row`.
 
-    `terms` are identities of the reduction where a thread has none.
+    The first thread then runs `finish`. A thread without a term has the identity instead.
     """
     local = [_scalar(buffer, "part") for buffer in op.buffers]
     other = [_scalar(buffer, "other") for buffer in op.buffers]
-    stmts = stores(local, (), terms) + _exchanged(op, local, other, min(row.extent, WARP))
+    stmts = stores(local, (), terms) + _exchange(op, local, other, min(row.extent, WARP))
     warps: list[Buffer] = []
     if row.extent > WARP:
         count = row.extent // WARP
@@ -80,12 +80,12 @@ def reduce_across(
         held = [Load(buffer, ()) for buffer in local]
         first_lane = compare(CompareOp.EQ, lane, const(0))
         stmts.append(If(first_lane, Seq(tuple(stores(warps, (*rows, warp), held)))))
-        found = [
+        partial = [
             Select(compare(CompareOp.LT, lane, const(count)), Load(b, (*rows, lane)), identity)
             for b, identity in zip(warps, op.identities, strict=True)
         ]
-        stmts += stores(local, (), found)
-        stmts += _exchanged(op, local, other, 1 << (count - 1).bit_length())
+        stmts += stores(local, (), partial)
+        stmts += _exchange(op, local, other, 1 << (count - 1).bit_length())
     first = compare(CompareOp.EQ, row.var, const(0))
     stmts.append(If(first, finish([Load(buffer, ()) for buffer in local])))
     body: Stmt = Seq(tuple(stmts))
@@ -94,10 +94,10 @@ def reduce_across(
     return body
 
 
-def _exchanged(
+def _exchange(
     op: ComputeOp, local: Sequence[Buffer], other: Sequence[Buffer], threads: int
 ) -> list[Stmt]:
-    """Return what leaves the combination of every `threads` neighbours in each of them."""
+    """Return statements after which each of `threads` neighbours holds their combination."""
     stmts: list[Stmt] = []
     distance = threads // 2
     while distance:

@@ -1,7 +1,7 @@
-"""How many copies of a statement unrolling makes: what the pragma chooses, and what is too many.
+"""Choose the loops that the pragma unrolls, and refuse too many copies of a statement.
 
 Each copy is compiled on its own. LLVM's time grows faster than their number: 2,000 vectors of
-multiply-adds take 0.3 s, 16,000 take 16 s; and they fit no instruction cache.
+multiply-adds take 0.3 s, 16,000 take 16 s. So many copies exceed the instruction cache, too.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ import numpy as np
 from ansorc.errors import Spot
 from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.schedule.extent import BoolArray, Extent, IntArray, as_array
-from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
+from ansorc.schedule.stage import AxisKind, Loop, Mark, Stage
 from ansorc.schedule.state import State, Step
 
 MAX_COPIES = 4096
 """The most copies of a statement, vectors counted one by one."""
 NOMINAL_LANES = 8
-"""Elements of one vector here: schedules are made for no target, and half or double is near."""
+"""The assumed elements of a vector: schedules do not know the target; half or double is near."""
 _PASSED = (Mark.NONE, Mark.UNROLL, Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX)
-"""What unrolling goes on outside of."""
+"""Loops with these marks do not stop unrolling of the loops around them."""
 
 
-def unrolled_by_pragma(
+def loops_to_unroll(
     stage: Stage, state: State, limit: Extent = None, parallel: Extent = 0
 ) -> dict[str, BoolArray]:
-    """Return which iterators of `stage` its pragma unrolls: one truth each, or one for each row.
+    """Return whether the pragma of `stage` unrolls each of its iterators, for each row.
 
     Going outwards, loops are unrolled while the number of copies of the body stays at or below the
-    limit; a vectorized loop is one copy, but its vectors count towards MAX_COPIES. A parallel loop,
-    or one that holds another stage, stops it. `limit` is a choice as in `unroll_limit`; the first
-    `parallel` iterators run in parallel besides those that are marked.
+    limit. A vectorized loop is one copy, but its vectors count towards MAX_COPIES. A parallel loop,
+    or one with another stage inside, stops it. `limit` is a choice as in `unroll_limit`. The first
+    `parallel` iterators run in parallel, in addition to those that are marked.
     """
     most = np.minimum(unroll_limit(stage, limit), MAX_COPIES // as_array(vectors_of(stage)))
     serial = as_array(parallel)
     chosen = dict.fromkeys((it.name for it in stage.iterators), np.asarray(False))
     is_open, copies = np.asarray(True), np.asarray(1)
-    for place, iterator in reversed(tuple(enumerate(stage.iterators))):
-        if iterator.mark not in _PASSED or state.attached(stage.name, iterator.name):
+    for position, iterator in reversed(tuple(enumerate(stage.iterators))):
+        if iterator.mark not in _PASSED or state.stages_inside(stage.name, iterator.name):
             break
-        is_open = is_open & (place >= serial)
+        is_open = is_open & (position >= serial)
         if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX):
             continue
         extent = as_array(iterator.extent)
@@ -53,12 +53,12 @@ def unrolled_by_pragma(
 
 
 def unroll_limit(stage: Stage, chosen: Extent = None) -> IntArray:
-    """Return up to how many copies of the body of `stage` its loops are unrolled.
+    """Return the most copies of the body of `stage` that unrolling may make.
 
-    That is what was `chosen`, or what its pragma says where nothing, or 0, is.
+    It is `chosen`, or the value of the pragma where `chosen` is None or 0.
     """
-    own = np.asarray(dict(stage.pragmas).get("auto_unroll_max_step", 0))
-    return own if chosen is None else np.where(np.equal(chosen, 0), own, chosen)
+    pragma = np.asarray(dict(stage.pragmas).get("auto_unroll_max_step", 0))
+    return pragma if chosen is None else np.where(np.equal(chosen, 0), pragma, chosen)
 
 
 def vectors_of(stage: Stage) -> int | IntArray:
@@ -70,19 +70,19 @@ def vectors_of(stage: Stage) -> int | IntArray:
     return vectors
 
 
-def _vectors(extent: int | IntArray, kind: IteratorKind) -> int | IntArray:
-    """The vectors of a vectorized loop that become code; a long reduction is a loop of a few."""
+def _vectors(extent: int | IntArray, kind: AxisKind) -> int | IntArray:
+    """Return the vectors of a vectorized loop in the code; a long reduction is a short loop."""
     vectors = -(-extent // NOMINAL_LANES)
-    if kind is IteratorKind.SPACE:
+    if kind is AxisKind.SPACE:
         return vectors
     most = 2 * INDEPENDENT_SUMS
     return min(vectors, most) if isinstance(vectors, int) else np.minimum(vectors, most)
 
 
 def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
-    """Refuse `step`, which is about `loop`, if `after` it a statement has more than MAX_COPIES.
+    """Refuse `step` at `loop` if a statement has more than MAX_COPIES copies `after` it.
 
-    Lengths that are not chosen yet, and whole populations, are not looked at.
+    Sketches and populations are not checked.
     """
     for stage in after.stages:
         if stage.is_inlined:
@@ -104,7 +104,7 @@ def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
             )
 
 
-def _copies(iterator: Iterator) -> int:
+def _copies(iterator: Loop) -> int:
     if not isinstance(iterator.extent, int):
         return 1
     is_vector = iterator.mark is Mark.VECTORIZE

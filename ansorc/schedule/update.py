@@ -1,4 +1,4 @@
-"""What one iteration of a stage stores: its value, or its results so far combined with a term."""
+"""Build the stores of one iteration of a stage: its value, or its results combined with a term."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.ir.stmt import Allocate, Seq, Stmt, Store
 from ansorc.lang.compute_op import ComputeOp
 
 _MOST_SCALARS = 8
-"""Temporaries that are scalars of their own."""
+"""Up to this many temporaries each have a scalar of their own."""
 
 
 def stores(
@@ -27,8 +27,8 @@ def update(
 ) -> Stmt:
     """Return `buffers[indices] = combine(buffers[indices], terms)` for a reduction.
 
-    Of several results none is stored before all are known: they wait in scalars, and so do terms
-    that take more than a load.
+    If there are several results, all are computed into scalars before any is stored. Terms that
+    are more than a load are held in scalars, too.
 
         for k:                           for k:
             best, at = combine(    ->        alloc best.new: float32[] local
@@ -54,16 +54,16 @@ def with_temporaries(
     values: Sequence[Expr],
     rest: Callable[[Callable[[Expr], Expr]], Sequence[Stmt]],
 ) -> Stmt:
-    """Return what stores the `values` of the temporaries of `op` before the statements `rest`.
+    """Return statements that store the `values` of the temporaries of `op`, then those of `rest`.
 
-    `rest` is given what lets an expression load them from where they are: of many, those of one
-    dtype are elements of one array, so that allocations do not lie inside each other by hundreds.
+    `rest` gets a function that makes an expression load the temporaries. Many temporaries of one
+    dtype are elements of one array, so that there are not hundreds of nested allocations.
     """
     numbers: dict[DType, int] = {}
-    places: dict[str, tuple[DType, int]] = {}
+    slots: dict[str, tuple[DType, int]] = {}
     for temporary in op.temporaries:
         dtype = temporary.buffer.dtype
-        places[temporary.buffer.name] = dtype, numbers.get(dtype, 0)
+        slots[temporary.buffer.name] = dtype, numbers.get(dtype, 0)
         numbers[dtype] = numbers.get(dtype, 0) + 1
     arrays = {
         dtype: Buffer(f"{op.name}.held.{dtype}", (count,), dtype, Scope.LOCAL)
@@ -72,20 +72,20 @@ def with_temporaries(
     is_many = len(op.temporaries) > _MOST_SCALARS
 
     def rule(node: Node) -> Node | None:
-        if not is_many or not isinstance(node, Load) or node.buffer.name not in places:
+        if not is_many or not isinstance(node, Load) or node.buffer.name not in slots:
             return None
-        dtype, number = places[node.buffer.name]
+        dtype, number = slots[node.buffer.name]
         return Load(arrays[dtype], (const(number),))
 
-    def held(expr: Expr) -> Expr:
+    def load(expr: Expr) -> Expr:
         return rewrite(expr, rule) if is_many else expr
 
     stmts: list[Stmt] = []
     for temporary, value in zip(op.temporaries, values, strict=True):
-        place = held(Load(temporary.buffer, ()))
-        assert isinstance(place, Load)
-        stmts.append(Store(place.buffer, place.indices, held(value)))
-    stmts += rest(held)
+        target = load(Load(temporary.buffer, ()))
+        assert isinstance(target, Load)
+        stmts.append(Store(target.buffer, target.indices, load(value)))
+    stmts += rest(load)
     stmt: Stmt = stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
     scalars = [temporary.buffer for temporary in op.temporaries]
     for buffer in reversed([*arrays.values()] if is_many else scalars):
@@ -94,7 +94,7 @@ def with_temporaries(
 
 
 class _Held:
-    """Scalars, and what gives them their values."""
+    """Scalars, and the statements that store their values."""
 
     def __init__(self) -> None:
         self.scalars: list[Buffer] = []
@@ -106,7 +106,7 @@ class _Held:
         return term if is_plain else self.scalar(buffer, "term", term)
 
     def scalar(self, buffer: Buffer, suffix: str, value: Expr) -> Expr:
-        """Return a new scalar, of the type of `buffer` and named after it, that holds `value`."""
+        """Return a load of a new scalar that holds `value`, with the type and name of `buffer`."""
         scalar = Buffer(f"{buffer.name}.{suffix}", (), buffer.dtype, Scope.LOCAL)
         self.scalars.append(scalar)
         self.stmts.append(Store(scalar, (), value))

@@ -1,4 +1,4 @@
-"""What the axes of a stage are, as expressions of its loop variables."""
+"""Express the axes of a stage by its loop variables."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from ansorc.ir.expr import Binary, CompareOp, Const, Expr, compare, const
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.schedule.extent import Extent
-from ansorc.schedule.stage import FuseRelation, IteratorKind, SplitRelation, Stage
+from ansorc.schedule.stage import AxisKind, FuseRelation, SplitRelation, Stage
 
 
 @dataclass(frozen=True)
 class SplitPredicate:
-    """A condition that skips what a split that does not divide computes too much."""
+    """A condition that skips iterations beyond the end, after a split that does not divide."""
 
     condition: Expr
-    kind: IteratorKind
+    kind: AxisKind
 
 
 def iterator_values(
@@ -24,8 +24,8 @@ def iterator_values(
 ) -> tuple[dict[str, Expr], list[SplitPredicate]]:
     """Return the value of every iterator that `stage` ever had, and the guards of its splits.
 
-    `leaves` gives the values of the iterators it has now. The iterators it began with bear the
-    names of its axes. All extents must be known numbers.
+    `leaves` gives the values of its current iterators. Its first iterators have the names of its
+    axes. All extents must be known numbers.
     """
     values = dict(leaves)
     guards: list[SplitPredicate] = []
@@ -34,7 +34,7 @@ def iterator_values(
             value = _joined(relation, values)
             values[relation.parent.name] = value
             if not relation.is_exact:
-                limit = const(known(relation.parent.extent))
+                limit = const(as_int(relation.parent.extent))
                 condition = compare(CompareOp.LT, value, limit)
                 guards.append(SplitPredicate(condition, relation.parent.kind))
         else:
@@ -42,7 +42,7 @@ def iterator_values(
     return values, guards
 
 
-def known(extent: Extent) -> int:
+def as_int(extent: Extent) -> int:
     """Return `extent` as a number; raise ValueError for a hole or a population."""
     if not isinstance(extent, int):
         raise ValueError("the state is a sketch or a population, not one program")
@@ -77,14 +77,14 @@ def _joined(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
     stride = 1
     for child in reversed(relation.children):
         total = plus(times(values[child.name], stride), total)
-        stride *= known(child.extent)
+        stride *= as_int(child.extent)
     return total
 
 
 def _parted(relation: FuseRelation, value: Expr) -> dict[str, Expr]:
     parted: dict[str, Expr] = {}
     for parent in reversed(relation.parents[1:]):
-        extent = const(known(parent.extent))
+        extent = const(as_int(parent.extent))
         parted[parent.name] = Binary(Op.MOD, value, extent)
         value = Binary(Op.FLOORDIV, value, extent)
     parted[relation.parents[0].name] = value

@@ -41,7 +41,7 @@ class Candidate:
     @cached_property
     def source(self) -> Source:
         """What is measured and recorded of it."""
-        return Source.of_steps(steps_to_json(self.sketch.names.canonical(self.steps)))
+        return Source.of_steps(steps_to_json(self.sketch.names.to_canonical(self.steps)))
 
 
 def candidates(space: Space, rows: Sequence[tuple[int, Genes]]) -> list[Candidate]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.package.signature import MeasuredProgram
 from ansorc.errors import BuildError, RecordError, TargetError
@@ -127,7 +127,7 @@ def default_program(
 
 def program_key(task: Task, program: Program) -> str:
     """Return the key that a record of `program`, which is of `task`, has or would have."""
-    return Source.of_steps(steps_to_json(Names(task.dag).canonical(program.steps))).key
+    return Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program.steps))).key
 
 
 def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
@@ -151,7 +151,7 @@ def recorded_steps(task: Task, record: Record) -> tuple[Step, ...]:
 
     Raise ScheduleError where they name what the task does not have.
     """
-    return Names(task.dag).own(steps_from_json(json.loads(record.steps)))
+    return Names(task.dag).from_canonical(steps_from_json(json.loads(record.steps)))
 
 
 @dataclass(frozen=True)

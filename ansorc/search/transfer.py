@@ -82,4 +82,4 @@ def _distance(numbers: list[int], others: list[int]) -> float:
 
 
 def _program(record: Record, names: Names) -> tuple[Step, ...]:
-    return names.own(steps_from_json(json.loads(record.steps)))
+    return names.from_canonical(steps_from_json(json.loads(record.steps)))

@@ -346,7 +346,7 @@ class TuningRun:
         program = default_program(
             self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
         )
-        return Source.of_steps(steps_to_json(self._names.canonical(program.steps)))
+        return Source.of_steps(steps_to_json(self._names.to_canonical(program.steps)))
 
     @cached_property
     def _final(self) -> Final:
@@ -391,7 +391,7 @@ class TuningRun:
     def _steps(self, recorded: str) -> Steps:
         """Recorded steps in the names of the definition; none if they name what it has not."""
         try:
-            return self._names.own(steps_from_json(json.loads(recorded)))
+            return self._names.from_canonical(steps_from_json(json.loads(recorded)))
         except ScheduleError:
             return ()
 

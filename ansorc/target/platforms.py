@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 CPU_BACKEND = "ansorc.codegen.llvm.backend"
-CUDA_BACKEND, EMULATED_BACKEND = "ansorc.codegen.cuda.backend", "ansorc.codegen.cuda.emulated"
+CUDA_BACKEND = "ansorc.codegen.cuda.backend"
+EMULATED_BACKEND = "ansorc.codegen.cuda.emulation.backend"
 
 PlatformName: TypeAlias = Literal["cpu", "cuda"]
 

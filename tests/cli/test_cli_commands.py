@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
 
 from ansorc.cli.progress import Progress
 from ansorc.search.tune_result import Trial
+from tests.support.command_line import CommandLine
 
 
 def test_help_names_all_commands(cli: CommandLine) -> None:

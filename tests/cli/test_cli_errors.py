@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import CommandLine
 
 from ansorc.cli import show_command
 from ansorc.codegen.cuda.backend import has_driver
@@ -18,6 +17,7 @@ from ansorc.search.record import Record, Records
 from ansorc.search.record.record import current_environment
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
+from tests.support.command_line import CommandLine
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from codegen_cuda.wheels import needs_wheels
-from command_line import CommandLine
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.codegen.cuda.wheels import needs_wheels
+from tests.support.command_line import CommandLine
 
 TARGET = ("--target", "cuda -arch=sm_80")
 NET = ("net.onnx", "--input", "x=2x12", "--default")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 import pytest
-from command_line import WORKLOADS, CommandLine
 
 from ansorc.cli.main import cli as group
+from tests.support.command_line import WORKLOADS, CommandLine
 
 GEMM = WORKLOADS.split("@ac.workload\ndef single")[0].replace("def product", "def matmul")
 TRIALS = "4"

@@ -10,7 +10,8 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import pytest
-from command_line import CommandLine
+
+from tests.support.command_line import CommandLine
 
 pytest.importorskip("vl_convert", reason="vl-convert draws the charts: ansorc[report]")
 

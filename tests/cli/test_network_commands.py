@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import CommandLine
 from onnx import TensorProto, helper
-from small_onnx import CLASSES, WIDTH, write_model
 
 import ansorc as ac
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.graph.graph_reference import run_reference
+from tests.cli.small_onnx import CLASSES, WIDTH, write_model
+from tests.support.command_line import CommandLine
 
 NET = ("net.onnx", "--input", f"x=2x{WIDTH}", "--default")
 RIGHT = r"  'y' is right: largest error [\d.e-]+ of its largest element \(float64 reference\)\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 
 def test_programs_are_ranked_and_nothing_is_kept(cli: CommandLine) -> None:

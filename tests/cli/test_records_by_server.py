@@ -11,10 +11,9 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="needs the package sqlalchemy")
 pytest.importorskip("psycopg", reason="needs the package psycopg")
 
-from command_line import CommandLine
-from records.postgres_server import PostgresServer
-
 from ansorc.search.record import Records
+from tests.search.record.postgres_server import PostgresServer
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
-from records.damaged_files import COUNT, written
-from records.examples import ELSEWHERE, HERE, record_of, task_of
 
 from ansorc.search.record import Records
 from ansorc.search.record.record import current_version
 from ansorc.search.task import Task
+from tests.search.record.damaged_files import COUNT, written
+from tests.search.record.examples import ELSEWHERE, HERE, record_of, task_of
+from tests.support.command_line import CommandLine
 
 KEY = task_of(8).key
 

@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import WORKLOADS, CommandLine
-from records.examples import record_of, task_of
-from small_onnx import write_model
 
 import ansorc as ac
 from ansorc.graph.network import Network
@@ -29,6 +26,9 @@ from ansorc.search.measure.result import FailureKind
 from ansorc.search.programs import program_key, recorded_program
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
+from tests.cli.small_onnx import write_model
+from tests.search.record.examples import record_of, task_of
+from tests.support.command_line import WORKLOADS, CommandLine
 
 vl_convert: Any = pytest.importorskip(
     "vl_convert", reason="vl-convert draws the charts: pip install 'ansorc[report]'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 
 def test_train_then_tune_with_the_model(cli: CommandLine) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from made_up import MEASURING, MadeUpMachine, product, ranking, result_of
 
 from ansorc.fleet.announcement import Announcement, Presence
 from ansorc.fleet.connection import FleetOptions
@@ -25,6 +24,7 @@ from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
+from tests.fleet.made_up import MEASURING, MadeUpMachine, product, ranking, result_of
 
 SEARCH = SearchOptions(population=32, generations=1)
 TRIALS = 48

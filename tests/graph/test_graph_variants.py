@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from graph.onnx_models import model_of, node
 
 import ansorc as ac
 from ansorc.codegen.call.library import load_kernel
 from ansorc.errors import BuildError, CallError, GraphError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.ir.aligned import Array
+from tests.graph.onnx.onnx_models import model_of, node
 
 WIDTH = 24
 

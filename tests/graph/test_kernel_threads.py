@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graph.small_networks import NETWORKS, attention_network
-from network_codegen.plans import NATIVE, WIDTH, perceptron
 
 import ansorc as ac
 from ansorc.codegen.call.network_module import CallTime, build_network
@@ -29,6 +27,8 @@ from ansorc.search.measure import Source
 from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
 from ansorc.search.record import KernelThreads, Record, Records, current_environment
 from ansorc.target import Target
+from tests.codegen.network.plans import NATIVE, WIDTH, perceptron
+from tests.graph.small_networks import NETWORKS, attention_network
 
 X = np.zeros((6, WIDTH), np.float32)
 
@@ -146,7 +146,7 @@ def test_a_real_network_is_right_with_whatever_was_chosen() -> None:
 
 
 def record_of(key: str, task: ac.Task, program: Program) -> Record:
-    steps = steps_to_json(Names(task.dag).canonical(program.steps))
+    steps = steps_to_json(Names(task.dag).to_canonical(program.steps))
     source = Source.of_steps(steps)
     return Record(key, source.key, source.steps, "", current_environment(), 1e-6, checked=True)
 

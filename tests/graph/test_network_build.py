@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from graph.small_networks import NETWORKS, inputs_of
 
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network, weights_of
 from ansorc.graph.network_plan import compiled_program, network_plan
 from ansorc.search.programs import default_program
+from tests.graph.small_networks import NETWORKS, inputs_of
 
 
 def built(network: Network) -> NetworkModule:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graph.small_networks import NETWORKS, inputs_of
 
 import ansorc as ac
 from ansorc.errors import OptionError, RecordError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
 from ansorc.search.record import Records
+from tests.graph.small_networks import NETWORKS, inputs_of
 
 
 def test_a_tuned_network_is_right_and_its_records_serve_a_build(tmp_path: Path) -> None:

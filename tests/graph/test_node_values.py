@@ -8,7 +8,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from dag_strategies import dags, random_inputs
 from hypothesis import HealthCheck, given, settings
 
 import ansorc as ac
@@ -22,6 +21,7 @@ from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, schedule
+from tests.support.dag_strategies import dags, random_inputs
 
 KINDS = ("bool", "float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32")
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from graph.small_networks import NETWORKS, inputs_of
 
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.builder import GraphBuilder
@@ -13,6 +12,7 @@ from ansorc.graph.passes.pipeline import optimized
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
 from ansorc.lang.reference import evaluate
+from tests.graph.small_networks import NETWORKS, inputs_of
 
 
 def titles(graph: Graph) -> list[str]:

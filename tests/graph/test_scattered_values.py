@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_models import model_of, node
 
 import ansorc as ac
 from ansorc.errors import OutOfRangeError
@@ -17,6 +16,7 @@ from ansorc.graph.node_values import node_values
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
+from tests.graph.onnx.onnx_models import model_of, node
 
 WAYS = ("none", "add", "mul", "max", "min")
 KINDS = ("float32", "float64", "int8", "int64", "uint8")

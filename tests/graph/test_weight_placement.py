@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graph.onnx_models import model_of, node
-from graph.small_networks import Weights
 
 import ansorc as ac
 from ansorc.codegen.build import compile_function
@@ -31,6 +29,8 @@ from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.parser import parse
 from ansorc.schedule import packings
 from ansorc.target import Target
+from tests.graph.onnx.onnx_models import model_of, node
+from tests.graph.small_networks import Weights
 
 NATIVE = Target.parse("native")
 CHANNELS = 256

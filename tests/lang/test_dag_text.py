@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from dag_strategies import dags, random_inputs
 from hypothesis import HealthCheck, given, settings
 
 import ansorc.lang as ac
@@ -14,6 +13,7 @@ from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, schedule
+from tests.support.dag_strategies import dags, random_inputs
 
 
 def matmul_relu(names: str = "ABCDijk", n: int = 8, *, constant: bool = False) -> ComputeDAG:

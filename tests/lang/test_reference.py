@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dag_strategies import dags, random_inputs
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from ansorc.lang import reference
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
+from tests.support.dag_strategies import dags, random_inputs
 
 RNG = np.random.default_rng(0)
 V = ac.placeholder(8, "V")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from guarded_memory import guarded
 
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
@@ -14,6 +14,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, packings
 from ansorc.target import Target
+from tests.support.guarded_memory import guarded
 
 Arrays = list[np.ndarray]
 

@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dag_strategies import dags
-from element_chains import chain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedule.meaning import keeps_the_meaning
-from schedule_strategies import schedules
 
 import ansorc.lang as ac
 from ansorc.errors import ScheduleError
@@ -22,7 +18,11 @@ from ansorc.ir.expr import Load
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, statements
 from ansorc.schedule import Schedule, inlining, lower, schedule
-from ansorc.schedule.inlining import inlined, is_short_inlined, node_count
+from ansorc.schedule.inlining import inline_op, is_short_inlined, node_count
+from tests.schedule.meaning import keeps_the_meaning
+from tests.support.dag_strategies import dags
+from tests.support.element_chains import chain
+from tests.support.schedule_strategies import schedules
 
 Step = Callable[[ac.Tensor, ac.Scalar], ac.Scalar]
 
@@ -144,8 +144,8 @@ def test_nothing_is_repeated_without_end() -> None:
 
 def test_the_same_pair_is_inlined_once() -> None:
     source, reader = pair(lambda x, i: many(x[i], 60), lambda t, i: t[i] * t[i]).ops
-    assert inlined(reader, source) is inlined(reader, source)
-    made = inlined(reader, source)
+    assert inline_op(reader, source) is inline_op(reader, source)
+    made = inline_op(reader, source)
     assert made is not None
     assert [load.buffer.name for load in made.loads] == ["x"] * len(made.loads)
     assert max(map(node_count, made.parts)) == node_count(source.body)

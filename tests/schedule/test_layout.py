@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from schedule_strategies import schedules
 
 import ansorc as ac
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer
@@ -32,6 +31,7 @@ from ansorc.schedule import (
     steps_to_json,
 )
 from ansorc.target import Target
+from tests.support.schedule_strategies import schedules
 
 """Weights are packed for a single call."""
 

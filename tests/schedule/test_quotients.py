@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from schedule.meaning import keeps_the_meaning
 
 import ansorc as ac
 from ansorc.errors import ScheduleError
 from ansorc.schedule import Schedule, schedule
+from tests.schedule.meaning import keeps_the_meaning
 
 
 def doubled(extent: int = 14) -> Schedule:

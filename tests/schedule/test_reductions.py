@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from assumed import executable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.stmt import For, LoopKind
 from ansorc.schedule import Schedule, lower, schedule
 from ansorc.target import Target
+from tests.support.assumed import executable
 
 SIZES = (1, 2, 7, 15, 16, 17, 1000, 1001)
 ROWS = 3

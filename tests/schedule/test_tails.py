@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from assumed import executable
-from fenced import Fenced
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.build import build_function, prepare
+from ansorc.codegen.build import prepare
+from ansorc.codegen.call.build import build_function
 from ansorc.ir.interpret import interpret
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
@@ -19,6 +18,8 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.operators import conv2d
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower
+from tests.schedule.fenced import Fenced
+from tests.support.assumed import executable
 
 TARGETS = [
     executable("native"),

@@ -1,8 +1,7 @@
-"""A network on a device or emulated: its one program, its weights copied once."""
+"""A network on a device: its one program, its weights copied once."""
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from ansorc.codegen.cuda.binding import Device
-from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.kernel import CudaKernel, uploaded
-from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.device_array import DeviceArray
+from ansorc.codegen.network.artifact import WEIGHTS_HEADER_BYTES, WEIGHTS_MAGIC
 from ansorc.codegen.network.weights import Chunk
-from ansorc.codegen.package.network_artifact import WEIGHTS_HEADER_BYTES, WEIGHTS_MAGIC
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array
@@ -110,68 +107,3 @@ class CudaNetwork(CudaKernel):
         finally:
             bound.release()
         return 0, seconds
-
-
-class EmulatedNetwork:
-    """A network in this process, emulated; see `base.LoadedNetwork`."""
-
-    def __init__(self, code: bytes, weights: Array) -> None:
-        self._plan, library = LaunchPlan.of_code(code)
-        self._program = EmulatedProgram(library)
-        self._weights = weights
-
-    def bind(
-        self, arrays: Sequence[Array], workspace: int | None, threads: int
-    ) -> BoundEmulatedProgram:
-        """Return the network on arrays; `threads` means nothing: one runs all blocks."""
-        return BoundEmulatedProgram(
-            self._program, self._with_weights(arrays), workspace, self._plan
-        )
-
-    def profile(
-        self, arrays: Sequence[Array], workspace: int | None, threads: int
-    ) -> tuple[int, list[float]]:
-        """Run the network once; return its status and the seconds of each of its calls here."""
-        launches = np.zeros(max(1, len(self._plan.launches)))
-        status = self._program.run(self._with_weights(arrays), workspace, seconds=launches)
-        status = status or told_status(self._plan, workspace)
-        ends = np.cumsum(self._plan.calls)
-        parts = np.split(launches[: len(self._plan.launches)], ends[:-1])
-        return status, [float(part.sum()) for part in parts]
-
-    def close(self) -> None:
-        """Free the code."""
-        self._program.close()
-
-    def _with_weights(self, arrays: Sequence[Array]) -> list[Array]:
-        return [*arrays, self._weights] if self._weights.nbytes else list(arrays)
-
-
-def told_status(plan: LaunchPlan, workspace: int | None) -> int:
-    """Return the status of the check that failed, by the workspace of a call that is over."""
-    if not plan.fault_statuses or workspace is None:
-        return 0
-    number = ctypes.c_int64.from_address(workspace + plan.fault_place).value
-    return plan.fault_statuses[number - 1] if number else 0
-
-
-class BoundEmulatedProgram:
-    """A program on arrays; see `base.BoundKernel`."""
-
-    def __init__(
-        self,
-        program: EmulatedProgram,
-        arrays: Sequence[Array],
-        workspace: int | None,
-        plan: LaunchPlan,
-    ) -> None:
-        self._program, self._arrays, self._workspace = program, arrays, workspace
-        self._plan = plan
-
-    def run(self, calls: int) -> int:
-        """Run it so many times; raise CallError in words if the program is wrong."""
-        status = self._program.run(self._arrays, self._workspace, calls)
-        return status or told_status(self._plan, self._workspace)
-
-    def fetch(self) -> None:
-        """The results are in the arrays already."""

@@ -25,13 +25,13 @@ from ansorc.codegen.cuda.artifact import (
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.network import WeightsFile
+from ansorc.codegen.network.artifact import WEIGHTS_MAGIC, write_weights
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
 from ansorc.codegen.package.files import replaced_together, write_synced
 from ansorc.codegen.package.header import comment, heading
 from ansorc.codegen.package.manifest import NetworkManifest, kernel_version, manifest_text
-from ansorc.codegen.package.network_artifact import WEIGHTS_MAGIC, write_weights
 from ansorc.errors import BuildError
 from ansorc.target import Target
 

@@ -27,14 +27,14 @@ from ansorc.codegen.llvm.network.native_network import (
 from ansorc.codegen.llvm.opener import NativeNetwork, NativeOpener, require_this_machine
 from ansorc.codegen.llvm.storage import workspace_bytes
 from ansorc.codegen.llvm.worker_team import WorkerTeam
+from ansorc.codegen.network.artifact import write_network
 from ansorc.codegen.network.own_weights import with_all_packed
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
+from ansorc.codegen.network.variants_artifact import write_variants
 from ansorc.codegen.package.artifact import Artifact, write_artifact
-from ansorc.codegen.package.network_artifact import write_network
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.signature import Signature
-from ansorc.codegen.package.variants_artifact import write_variants
 from ansorc.ir.passes.pipeline import CPU_PASSES, Passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target

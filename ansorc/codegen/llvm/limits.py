@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.codegen.base import MachineLimits
-from ansorc.codegen.build import build_function
+from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope

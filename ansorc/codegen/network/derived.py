@@ -8,8 +8,8 @@ from threading import Lock
 
 import numpy as np
 
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.weights import rounded
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.packing import Packing
 

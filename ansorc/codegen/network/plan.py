@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.weights import WeightBlock, rounded
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
 from ansorc.ir.fault import FaultSite
 

@@ -39,7 +39,7 @@ def refuse_ignored(call: NodeCall) -> None:
     """Raise GraphError if a node gives what was not read when it was converted.
 
     Attributes of ONNX's own operators that their schema names are read where they matter, which
-    `tests/graph/test_onnx_ignored.py` holds.
+    `tests/graph/onnx/test_ignored.py` holds.
     """
     operator = call.node.operator
     known = {*WITHOUT_EFFECT.get(operator, ()), *schema_attributes(call.node)}

@@ -23,12 +23,12 @@ from ansorc.graph.torch.model import (
 from ansorc.graph.torch.torch_call import TorchCall, TorchValue, computed_dtype, located
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 
 T = TypeVar("T")
 
 
-@checked
+@check_arguments
 def from_torch(
     module: object,
     args: Sequence[object] = (),

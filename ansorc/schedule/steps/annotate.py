@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator as Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ansorc.ir.stmt import THREADS
 from ansorc.schedule.bounds import settle
-from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Stage
+from ansorc.schedule.stage import AxisKind, Loop, Mark, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.thread_places import require_threads_fit
 from ansorc.schedule.thread_reduction import unfit_threads
@@ -24,8 +24,9 @@ class Parallelize(Step):
 
     for i in 0..8:  body     ->     parallel i in 0..8:  body
 
-    `sharing` is "static" (each thread gets one part, all of nearly equal length) or "dynamic" (a
-    thread that is done takes the next `chunk` iterations: for iterations of unequal cost).
+    `sharing` is "static" (each thread gets one part; the parts have nearly equal length) or
+    "dynamic" (a thread that is done takes the next `chunk` iterations, which suits iterations of
+    unequal cost).
     """
 
     iterator: str
@@ -35,27 +36,27 @@ class Parallelize(Step):
     def apply(self, state: State) -> State:
         """Return the state with the loop marked parallel."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
-        own = (stage.name, self.iterator)
-        _require_space(self, state, stage.iterators[place], "parallel")
-        self.unmarked(state, stage.iterators[place], "nothing else fits")
+        position = self.position_of(state, stage, self.iterator)
+        spot = (stage.name, self.iterator)
+        _require_space(self, state, stage.iterators[position], "parallel")
+        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
         self.require(
-            state, f"there is no sharing '{self.sharing}'; use 'static' or 'dynamic'", own,
+            state, f"there is no sharing '{self.sharing}'; use 'static' or 'dynamic'", spot,
             condition=self.sharing in SHARINGS,
         )  # fmt: skip
         is_dynamic = self.sharing == "dynamic"
         self.require(
             state, f"a chunk is 1 iteration or more, and 1 for static sharing, not {self.chunk}",
-            own, condition=self.chunk == 1 or (is_dynamic and self.chunk > 1),
+            spot, condition=self.chunk == 1 or (is_dynamic and self.chunk > 1),
         )  # fmt: skip
-        self._require_alone(state, stage, place)
+        self._require_alone(state, stage, position)
         chunk = self.chunk if is_dynamic else 0
-        marked = replace(stage.iterators[place], mark=Mark.PARALLEL, chunk=chunk)
-        return state.with_stage(stage.with_iterator(place, marked))
+        marked = replace(stage.iterators[position], mark=Mark.PARALLEL, chunk=chunk)
+        return state.with_stage(stage.with_iterator(position, marked))
 
-    def _require_alone(self, state: State, stage: Stage, place: int) -> None:
-        own = ((stage, iterator) for iterator in stage.iterators)
-        for owner, other in (*state.around(stage), *own, *_inside(state, stage, place)):
+    def _require_alone(self, state: State, stage: Stage, position: int) -> None:
+        loops = ((stage, iterator) for iterator in stage.iterators)
+        for owner, other in (*state.around(stage), *loops, *_inside(state, stage, position)):
             if other.mark is Mark.PARALLEL:
                 self.refuse(state, f"'{other.name}' is already parallel, and threads do not nest; "
                             "fuse the loops first and mark the fused one",
@@ -68,7 +69,7 @@ class Vectorize(Step):
 
     for j in 0..8:  C[j] = A[j]     ->     C[0:8] = A[0:8]
 
-    Of a reduction each lane adds up terms of its own, and the lanes are added up at the end: the
+    In a reduction each lane adds up its own terms, and the lanes are added at the end, so the
     terms are added in another order.
     """
 
@@ -77,14 +78,14 @@ class Vectorize(Step):
     def apply(self, state: State) -> State:
         """Return the state with the loop marked vectorized."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
-        self.unmarked(state, stage.iterators[place], "nothing else fits")
-        for iterator in stage.iterators[place:]:
-            for inner in state.attached(stage.name, iterator.name):
+        position = self.position_of(state, stage, self.iterator)
+        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        for iterator in stage.iterators[position:]:
+            for inner in state.stages_inside(stage.name, iterator.name):
                 self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'; "
                             "vectorize a loop further inside",
                             (stage.name, iterator.name))  # fmt: skip
-        after = state.with_stage(_marked(stage, place, Mark.VECTORIZE))
+        after = state.with_stage(_mark(stage, position, Mark.VECTORIZE))
         require_bounded(self, state, after, (stage.name, self.iterator))
         return after
 
@@ -102,9 +103,9 @@ class Unroll(Step):
     def apply(self, state: State) -> State:
         """Return the state with the loop marked unrolled."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
-        self.unmarked(state, stage.iterators[place], "nothing else fits")
-        after = state.with_stage(_marked(stage, place, Mark.UNROLL))
+        position = self.position_of(state, stage, self.iterator)
+        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        after = state.with_stage(_mark(stage, position, Mark.UNROLL))
         require_bounded(self, state, after, (stage.name, self.iterator))
         return after
 
@@ -115,7 +116,8 @@ class BindThread(Step):
 
     for i in 0..32:  body     ->     bound threadIdx.x i in 0..32:  body
 
-    Of a reduction, threads along threadIdx.x combine their terms; in another order.
+    The loop may be a reduction if it is bound to threadIdx.x: the threads then combine their
+    terms, in another order.
     """
 
     iterator: str
@@ -124,27 +126,27 @@ class BindThread(Step):
     def apply(self, state: State) -> State:
         """Return the state with the loop bound to `thread`."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
+        position = self.position_of(state, stage, self.iterator)
         known = ", ".join(THREADS)
         self.require(
             state, f"there is no thread index '{self.thread}'; use one of {known}",
             (stage.name, self.iterator), condition=self.thread in THREADS,
         )  # fmt: skip
-        iterator = stage.iterators[place]
+        iterator = stage.iterators[position]
         others = [each.name for each in stage.iterators if each.thread == self.thread]
         self.require(
             state, f"{self.thread} is the index of '{' and '.join(others)}' already",
             *((stage.name, other) for other in others),
             condition=not others or self.thread == "vthread",
         )  # fmt: skip
-        if iterator.kind is IteratorKind.REDUCE and self.thread == "threadIdx.x":
+        if iterator.kind is AxisKind.REDUCE and self.thread == "threadIdx.x":
             complaint = unfit_threads(iterator.extent)
             self.require(state, complaint, (stage.name, self.iterator), condition=not complaint)
         else:
             _require_space(self, state, iterator, "bound to a thread")
-        self.unmarked(state, stage.iterators[place], "nothing else fits")
-        bound = replace(stage.iterators[place], mark=Mark.BIND, thread=self.thread)
-        bound_loops = state.with_stage(stage.with_iterator(place, bound))
+        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        bound = replace(stage.iterators[position], mark=Mark.BIND, thread=self.thread)
+        bound_loops = state.with_stage(stage.with_iterator(position, bound))
         # What the threads of a block share grows with the threads.
         after = settle(bound_loops, self, state, within=stage.name)
         require_threads_fit(self, state, after)
@@ -158,8 +160,8 @@ class Pragma(Step):
     `auto_unroll_max_step`: unroll its innermost serial loops while the number of copies of the
     body stays at or below the value.
 
-    `async_stages`: while an iteration of the loop that holds its shared stages computes, copy to
-    shared memory what the next value - 1 iterations need (0 and 1: nothing).
+    `async_stages`: while an iteration of the loop around its shared stages computes, copy the data
+    of the next `value` - 1 iterations to shared memory (0 and 1: nothing).
     """
 
     name: str
@@ -181,20 +183,20 @@ class Pragma(Step):
         return state.with_stage(replace(stage, pragmas=(*others, (self.name, self.value))))
 
 
-def _marked(stage: Stage, place: int, mark: Mark) -> Stage:
-    return stage.with_iterator(place, replace(stage.iterators[place], mark=mark))
+def _mark(stage: Stage, position: int, mark: Mark) -> Stage:
+    return stage.with_iterator(position, replace(stage.iterators[position], mark=mark))
 
 
-def _require_space(step: Step, state: State, iterator: Iterator, what: str) -> None:
+def _require_space(step: Step, state: State, iterator: Loop, what: str) -> None:
     step.require(
         state, f"'{iterator.name}' is a reduction and its steps depend on each other, so it cannot "
         f"be {what}; rfactor it first", (step.stage, iterator.name),
-        condition=iterator.kind is IteratorKind.SPACE,
+        condition=iterator.kind is AxisKind.SPACE,
     )  # fmt: skip
 
 
-def _inside(state: State, stage: Stage, place: int) -> Sequence[tuple[Stage, Iterator]]:
-    for iterator in stage.iterators[place:]:
-        for inner in state.attached(stage.name, iterator.name):
-            yield from ((inner, own) for own in inner.iterators)
+def _inside(state: State, stage: Stage, position: int) -> Iterator[tuple[Stage, Loop]]:
+    for iterator in stage.iterators[position:]:
+        for inner in state.stages_inside(stage.name, iterator.name):
+            yield from ((inner, loop) for loop in inner.iterators)
             yield from _inside(state, inner, 0)

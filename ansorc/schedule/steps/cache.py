@@ -30,18 +30,18 @@ class CacheWrite(Step):
         """Return the state with the computing stage put before the copying one."""
         stage = self.stage_of(state)
         _check_scope(self, state, self.scope)
-        self.untouched(state, stage, "use cache_write")
-        held = [(inner.name, "") for inner in state.attached(stage.name)]
+        self.require_untouched(state, stage, "use cache_write")
+        inside = [(inner.name, "") for inner in state.stages_inside(stage.name)]
         self.require(
             state, "stages are computed inside its loops; use cache_write before that",
-            *held, condition=not held,
+            *inside, condition=not inside,
         )  # fmt: skip
         self.require(
             state, f"'{self.stage}' is computed inside another stage; use cache_write before that",
             condition=isinstance(stage.attach, Root),
         )  # fmt: skip
         op = stage.op
-        names = [state.unused_name(f"{buffer.name}.{self.scope}") for buffer in op.buffers]
+        names = [state.fresh_name(f"{buffer.name}.{self.scope}") for buffer in op.buffers]
         cached = [replace(b, name=name) for b, name in zip(op.buffers, names, strict=True)]
         work = op.with_buffers(cached)
         copy = _copy_op(op.buffers, op.axes, cached)
@@ -50,8 +50,8 @@ class CacheWrite(Step):
             replace(initial_stage(work, origin, is_output=False), scope=self.scope),
             initial_stage(copy, stage.origin, is_output=stage.is_output),
         )
-        place = state.stages.index(stage)
-        stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
+        position = state.stages.index(stage)
+        stages = (*state.stages[:position], *new, *state.stages[position + 1 :])
         return settle(replace(state, stages=stages), self, state)
 
 
@@ -62,14 +62,14 @@ class CacheRead(Step):
         for i: C[i] = A[i] + 1   ->   for i: A.local[i] = A[i]
                                       for i: C[i] = A.local[i] + 1
 
-    Computed at a loop of a reader it packs the region that the loop needs.
+    If the copy is computed at a loop of a reader, it packs the region that the loop needs.
     """
 
     scope: str
     readers: tuple[str, ...]
 
-    def renamed(self, names: Renaming) -> CacheRead:
-        """Return the step with the tensor and its readers called as in `names.target`."""
+    def rename(self, names: Renaming) -> CacheRead:
+        """Return the step with the tensor and its readers renamed as in `names.target`."""
         readers = tuple(names.stage(self, reader) for reader in self.readers)
         return replace(self, stage=names.tensor(self.stage), readers=readers)
 
@@ -79,17 +79,17 @@ class CacheRead(Step):
         self.require(state, "name one reader or more", condition=bool(self.readers))
         readers = [self.stage_of(state, name) for name in self.readers]
         source = self._source(state, readers)
-        name = state.unused_name(f"{self.stage}.{self.scope}")
-        axes = tuple(Axis(f"ax{place}", extent) for place, extent in enumerate(source.shape))
+        name = state.fresh_name(f"{self.stage}.{self.scope}")
+        axes = tuple(Axis(f"ax{position}", extent) for position, extent in enumerate(source.shape))
         buffer = Buffer(name, source.shape, source.dtype)
         copy = _copy_op([buffer], axes, [source])
         changed = state
         for reader in readers:
             changed = changed.with_stage(replace(reader, op=reader.op.reading(source, buffer)))
-        place = min(state.stages.index(reader) for reader in readers)
+        position = min(state.stages.index(reader) for reader in readers)
         origin = Origin(readers[0].origin.node, Making.CACHE_READ, self.stage)
         new = replace(initial_stage(copy, origin, is_output=False), scope=self.scope)
-        stages = (*changed.stages[:place], new, *changed.stages[place:])
+        stages = (*changed.stages[:position], new, *changed.stages[position:])
         return settle(replace(changed, stages=stages), self, state)
 
     def _source(self, state: State, readers: list[Stage]) -> Buffer:

@@ -16,15 +16,15 @@ class RewriteLayout(Step):
             C[j.0 * 16 + j.1] +=       ->        C[j.0 * 16 + j.1] +=
                 B[k, j.0 * 16 + j.1]                 B[j.0, k, j.1]
 
-    The layout follows the loops of the finished program, whichever steps make them. Packing the
-    tensor (`Packing`) is not part of the program: it is done once, before the first call.
+    The layout follows the loops of the finished program, whichever steps make them. The tensor is
+    packed (`Packing`) once, before the first call, and not by the program.
     """
 
     tensor: str
 
-    def renamed(self, names: Renaming) -> RewriteLayout:
-        """Return the step with its stage and tensor called as in `names.target`."""
-        return replace(super().renamed(names), tensor=names.tensor(self.tensor))
+    def rename(self, names: Renaming) -> RewriteLayout:
+        """Return the step with its stage and tensor renamed as in `names.target`."""
+        return replace(super().rename(names), tensor=names.tensor(self.tensor))
 
     def apply(self, state: State) -> State:
         """Return the state in which the layout of the tensor follows the stage."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import region, settle
-from ansorc.schedule.inlining import MOST_REPEATED, inlined
+from ansorc.schedule.inlining import MOST_REPEATED, inline_op
 from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import Renaming, State, Step
 from ansorc.schedule.thread_places import require_threads_fit
@@ -27,8 +27,8 @@ class ComputeAt(Step):
     target: str
     iterator: str
 
-    def renamed(self, names: Renaming) -> ComputeAt:
-        """Return the step with both stages and the loop called as in `names.target`."""
+    def rename(self, names: Renaming) -> ComputeAt:
+        """Return the step with both stages and the loop renamed as in `names.target`."""
         loop = names.loops(self, self.target, self.iterator)
         target = names.stage(self, self.target)
         return replace(self, stage=names.stage(self, self.stage), target=target, iterator=str(loop))
@@ -36,10 +36,10 @@ class ComputeAt(Step):
     def apply(self, state: State) -> State:
         """Return the state with the stage attached."""
         stage, target = self.stage_of(state), self.stage_of(state, self.target)
-        place = self.place_of(state, target, self.iterator)
-        self._check(state, stage, target, place)
+        position = self.position_of(state, target, self.iterator)
+        self._check(state, stage, target, position)
         try:
-            widths = tuple(box.width for box in region(state, stage.name, target, place + 1))
+            widths = tuple(box.width for box in region(state, stage.name, target, position + 1))
         except LookupError as error:
             self.refuse(
                 state, f"'{error.args[0]}' reads '{self.stage}' outside that loop; "
@@ -56,7 +56,7 @@ class ComputeAt(Step):
         require_threads_fit(self, state, after)
         return after
 
-    def _check(self, state: State, stage: Stage, target: Stage, place: int) -> None:
+    def _check(self, state: State, stage: Stage, target: Stage, position: int) -> None:
         chain = [target.name, *(outer.name for outer, _ in state.chain(target))]
         self.require(
             state, f"'{self.target}' is '{self.stage}' itself or computed inside it",
@@ -67,8 +67,8 @@ class ComputeAt(Step):
             state, f"'{self.stage}' is an output and must be computed whole",
             condition=not stage.is_output,
         )  # fmt: skip
-        self.untouched(state, stage, "use compute_at")
-        inside = tuple((target, iterator) for iterator in target.iterators[: place + 1])
+        self.require_untouched(state, stage, "use compute_at")
+        inside = tuple((target, iterator) for iterator in target.iterators[: position + 1])
         for outer, iterator in (*state.around(target), *inside):
             if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE):
                 self.refuse(
@@ -84,7 +84,7 @@ class ComputeRoot(Step):
     def apply(self, state: State) -> State:
         """Return the state with the stage at the root."""
         stage = self.stage_of(state)
-        self.untouched(state, stage, "use compute_root")
+        self.require_untouched(state, stage, "use compute_root")
         whole = tuple(axis.extent for axis in stage.op.axes)
         root = replace(
             stage, attach=Root(), region=whole, iterators=fresh_iterators(stage.op, whole)
@@ -99,8 +99,8 @@ class ComputeInline(Step):
     for i: P[i] = A[i] + 1
     for i: C[i] = P[i] * 2      ->      for i: C[i] = (A[i] + 1) * 2
 
-    What is long and read more than once becomes a scalar, computed once for each element of the
-    reader (`ansorc.schedule.inlining`).
+    A long value that is read more than once becomes a scalar, computed once for each element of
+    the reader (`ansorc.schedule.inlining`).
     """
 
     def apply(self, state: State) -> State:
@@ -113,12 +113,12 @@ class ComputeInline(Step):
         self.require(
             state, f"'{self.stage}' is an output and must be stored", condition=not stage.is_output
         )
-        for inner in state.attached(stage.name):
+        for inner in state.stages_inside(stage.name):
             self.refuse(state, f"'{inner.name}' is computed inside its loops", (inner.name, ""))
-        self.untouched(state, stage, "inline it")
+        self.require_untouched(state, stage, "inline it")
         changed = state.with_stage(replace(stage, attach=Inlined(), iterators=(), relations=()))
         for reader in state.readers(stage.name):
-            op = inlined(reader.op, stage.op)
+            op = inline_op(reader.op, stage.op)
             if op is None:
                 self.refuse(
                     state,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import multiply
-from ansorc.schedule.stage import At, FuseRelation, Iterator, Mark
+from ansorc.schedule.stage import At, FuseRelation, Loop, Mark
 from ansorc.schedule.state import State, Step
 
 
@@ -29,7 +29,7 @@ class Fuse(Step):
     def apply(self, state: State) -> State:
         """Return the state with the iterators fused, in the place of the first."""
         stage = self.stage_of(state)
-        places = [self.place_of(state, stage, name) for name in self.iterators]
+        places = [self.position_of(state, stage, name) for name in self.iterators]
         spots = [(self.stage, name) for name in self.iterators]
         self.require(state, "give two iterators or more", *spots, condition=len(places) >= 2)
         first = places[0]
@@ -41,22 +41,22 @@ class Fuse(Step):
         )  # fmt: skip
         joined = stage.iterators[first : first + len(places)]
         for iterator in joined:
-            self.unmarked(state, iterator, "fuse it")
+            self.require_unmarked(state, iterator, "fuse it")
         self.require(
             state, "space and reduce iterators cannot be fused with each other", *spots,
             condition=len({iterator.kind for iterator in joined}) == 1,
         )  # fmt: skip
         for iterator in joined[:-1]:
-            for inner in state.attached(stage.name, iterator.name):
+            for inner in state.stages_inside(stage.name, iterator.name):
                 words = f"'{inner.name}' is computed at '{iterator.name}', between the two loops"
                 self.refuse(
                     state, words, (stage.name, iterator.name),
                 )  # fmt: skip
-        child = Iterator(self.made, multiply(it.extent for it in joined), joined[0].kind)
+        child = Loop(self.made, multiply(it.extent for it in joined), joined[0].kind)
         iterators = (*stage.iterators[:first], child, *stage.iterators[first + len(places) :])
         relations = (*stage.relations, FuseRelation(joined, child))
         changed = state.with_stage(replace(stage, iterators=iterators, relations=relations))
-        for attached in state.attached(stage.name, joined[-1].name):
+        for attached in state.stages_inside(stage.name, joined[-1].name):
             moved = replace(attached, attach=At(stage.name, child.name))
             changed = changed.with_stage(moved)
         return settle(changed, self, state, within=stage.name)
@@ -78,12 +78,12 @@ class Reorder(Step):
     def apply(self, state: State) -> State:
         """Return the state with the iterators in the new order."""
         stage = self.stage_of(state)
-        places = [self.place_of(state, stage, name) for name in self.order]
+        places = [self.position_of(state, stage, name) for name in self.order]
         twice = [(self.stage, name) for name in self.order if self.order.count(name) > 1]
         self.require(state, "an iterator is named twice", *twice, condition=not twice)
         iterators = list(stage.iterators)
-        for slot, place in zip(sorted(places), places, strict=True):
-            iterators[slot] = stage.iterators[place]
+        for slot, position in zip(sorted(places), places, strict=True):
+            iterators[slot] = stage.iterators[position]
         for iterator in iterators[:-1]:
             self.require(
                 state, f"'{iterator.name}' is tensorized and stays innermost",

@@ -18,15 +18,15 @@ from ansorc.schedule.state import State, Step
 
 @dataclass(frozen=True)
 class Redefine(Step):
-    """Compute a stage as `definition` (`ansorc.lang.definitions`) has it.
+    """Compute a stage by the arithmetic of `definition` (see `ansorc.lang.definitions`).
 
         for n, h, c: for r, k:           for p, n, y, i: y.spread = Σ B[p, …] * x[n, 2 * y + …, i]
             y[n, h, c] +=           ->   for p, n, y, c, k: y.product += y.spread * w[p, k, c]
                 x[n, h + r, k]           for n, h, c: y = Σ A[h % 2, …] * y.product[…, h // 2, c]
                 * w[r, k, c]
 
-    What it does to a constant input, which nothing else may read, is done once, before the first
-    call (`Packing`); else it is a stage of its own, `<stage>.weight`.
+    A constant input that nothing else reads is transformed once, before the first call (`Packing`).
+    The transform of any other input is a stage of its own, `<stage>.weight`.
     """
 
     definition: str
@@ -34,32 +34,32 @@ class Redefine(Step):
     def apply(self, state: State) -> State:
         """Return the state with the new stages in the place of the old one."""
         stage = self.stage_of(state)
-        made = self._made(state, stage)
-        ops = _with_unused_names(made.ops, state)
+        made = self._find_definition(state, stage)
+        ops = _with_fresh_names(made.ops, state)
         tensor = made.weight.name
         transformed = dict(state.transformed)
         source = next((b for b in state.dag.inputs if b.name == tensor), None)
         if source is not None and source.constant and len(state.readers(tensor)) == 1:
             transformed[tensor] = (*transformed.get(tensor, ()), *made.transforms)
         else:
-            name = state.unused_name(f"{self.stage}.weight")
+            name = state.fresh_name(f"{self.stage}.weight")
             ops = _with_weight(ops, stage, made, name)
         origin = Origin(stage.origin.node, Making.REDEFINITION, stage.name)
         new = [initial_stage(op, origin, is_output=False) for op in ops[:-1]]
         new.append(initial_stage(ops[-1], stage.origin, is_output=stage.is_output))
-        place = state.stages.index(stage)
-        stages = (*state.stages[:place], *new, *state.stages[place + 1 :])
+        position = state.stages.index(stage)
+        stages = (*state.stages[:position], *new, *state.stages[position + 1 :])
         pairs = tuple(transformed.items())
         return settle(replace(state, stages=stages, transformed=pairs), self, state)
 
-    def _made(self, state: State, stage: Stage) -> Redefinition:
+    def _find_definition(self, state: State, stage: Stage) -> Redefinition:
         known = ", ".join(f"'{name}'" for name in DEFINITIONS)
         self.require(
             state, f"there is no definition '{self.definition}'; use {known}",
             condition=self.definition in DEFINITIONS,
         )  # fmt: skip
-        self.untouched(state, stage, "use redefine")
-        held = [(inner.name, "") for inner in state.attached(stage.name)]
+        self.require_untouched(state, stage, "use redefine")
+        held = [(inner.name, "") for inner in state.stages_inside(stage.name)]
         self.require(
             state, f"'{self.stage}' is computed inside another stage, or stages inside it; use "
             "redefine before that", *(held or [(self.stage, "")]),
@@ -75,23 +75,25 @@ class Redefine(Step):
         return made
 
 
-def _with_unused_names(ops: Sequence[ComputeOp], state: State) -> tuple[ComputeOp, ...]:
-    """The ops, of which all but the last get names that no tensor of `state` has."""
-    found = list(ops)
-    for place, op in enumerate(found[:-1]):
-        name = state.unused_name(op.name)
+def _with_fresh_names(ops: Sequence[ComputeOp], state: State) -> tuple[ComputeOp, ...]:
+    """Return the ops; all but the last get names that no tensor of `state` has."""
+    renamed = list(ops)
+    for position, op in enumerate(renamed[:-1]):
+        name = state.fresh_name(op.name)
         if name == op.name:
             continue  # what is known of the op, and of its readers, is kept
         new = replace(op.buffer, name=name)
-        found[place] = op.with_buffers([new])
-        found[place + 1 :] = [reader.reading(op.buffer, new) for reader in found[place + 1 :]]
-    return tuple(found)
+        renamed[position] = op.with_buffers([new])
+        renamed[position + 1 :] = [
+            reader.reading(op.buffer, new) for reader in renamed[position + 1 :]
+        ]
+    return tuple(renamed)
 
 
 def _with_weight(
     ops: Sequence[ComputeOp], stage: Stage, made: Redefinition, name: str
 ) -> tuple[ComputeOp, ...]:
-    """The ops with the transformed weight computed by one of them, called `name`."""
+    """Return the ops after one called `name` that computes the transformed weight."""
     source = next(buffer for buffer in stage.op.reads if buffer.name == made.weight.name)
     buffer = Buffer(name, made.weight.shape, made.weight.dtype)
     taken = {axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)}
@@ -102,5 +104,5 @@ def _with_weight(
     body = transformed_element(source, made.transforms, indices)
     names = ",".join(axes[each.dimension].name for each in made.transforms)
     hints = (("simplify_const_tensor_indices", names),)
-    own = ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
-    return (own, *(op.reading(made.weight, buffer) for op in ops))
+    weight = ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
+    return (weight, *(op.reading(made.weight, buffer) for op in ops))

@@ -9,8 +9,8 @@ from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import (
-    Iterator,
-    IteratorKind,
+    AxisKind,
+    Loop,
     Making,
     Mark,
     Origin,
@@ -18,7 +18,7 @@ from ansorc.schedule.stage import (
     initial_stage,
 )
 from ansorc.schedule.state import State, Step
-from ansorc.schedule.values import iterator_values, known
+from ansorc.schedule.values import as_int, iterator_values
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RFactor(Step):
                                            for i: for k.0: C[i] += C.rf[i, k.0]
 
     `k.0` is a space iterator of `C.rf`, so it can be parallel or vectorized. It becomes dimension
-    `axis` of `C.rf` (-1: the last). What a split of the reduction computes too much adds nothing.
+    `axis` of `C.rf` (-1: the last). Iterations beyond the end of a split reduction add nothing.
     The terms are added in another order.
     """
 
@@ -40,8 +40,8 @@ class RFactor(Step):
     def apply(self, state: State) -> State:
         """Return the state with `<stage>.rf` put before the stage."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
-        self._check(state, stage, place)
+        position = self.position_of(state, stage, self.iterator)
+        self._check(state, stage, position)
         partial = self._partial(state, stage)
         final = self._final(stage, partial)
         where = state.stages.index(stage)
@@ -53,10 +53,10 @@ class RFactor(Step):
         stages = (*state.stages[:where], *new, *state.stages[where + 1 :])
         return settle(replace(state, stages=stages), self, state)
 
-    def _check(self, state: State, stage: Stage, place: int) -> None:
+    def _check(self, state: State, stage: Stage, position: int) -> None:
         self.require(
             state, f"'{self.iterator}' is not a loop of a reduction", (stage.name, self.iterator),
-            condition=stage.iterators[place].kind is IteratorKind.REDUCE,
+            condition=stage.iterators[position].kind is AxisKind.REDUCE,
         )  # fmt: skip
         last = len(stage.op.axes)
         self.require(
@@ -66,9 +66,9 @@ class RFactor(Step):
         changed = [
             (stage.name, it.name)
             for it in stage.changed_loops()
-            if it.mark is not Mark.NONE or it.kind is IteratorKind.SPACE
+            if it.mark is not Mark.NONE or it.kind is AxisKind.SPACE
         ]
-        held = [(inner.name, "") for inner in state.attached(stage.name)]
+        held = [(inner.name, "") for inner in state.stages_inside(stage.name)]
         is_plain = stage.region == _shape(stage) and not stage.alignments and stage.scope == ""
         self.require(
             state, "only the reduce loops may have been changed before; use rfactor first",
@@ -80,7 +80,7 @@ class RFactor(Step):
         leaves: dict[str, Expr] = {it.name: Var(it.name) for it in stage.iterators}
         try:
             values, guards = iterator_values(stage, leaves)
-            reduce = [self._axis(it) for it in stage.iterators if it.kind is IteratorKind.REDUCE]
+            reduce = [self._axis(it) for it in stage.iterators if it.kind is AxisKind.REDUCE]
         except ValueError:
             self.refuse(
                 state, "the lengths of the reduction are not chosen yet",
@@ -91,11 +91,11 @@ class RFactor(Step):
         for guard in guards:
             pairs = zip(bodies, op.identities, strict=True)
             bodies = [Select(guard.condition, body, identity) for body, identity in pairs]
-        own = next(axis for axis in reduce if axis.name == self.iterator)
+        factored = next(axis for axis in reduce if axis.name == self.iterator)
         before = len(op.axes) if self.axis < 0 else self.axis
-        axes = (*op.axes[:before], own, *op.axes[before:])
+        axes = (*op.axes[:before], factored, *op.axes[before:])
         shape = tuple(axis.extent for axis in axes)
-        names = [state.unused_name(f"{buffer.name}.rf") for buffer in op.buffers]
+        names = [state.fresh_name(f"{buffer.name}.rf") for buffer in op.buffers]
         first, *more = (
             Output(replace(buffer, name=name, shape=shape), body)
             for buffer, name, body in zip(op.buffers, names, bodies, strict=True)
@@ -106,8 +106,8 @@ class RFactor(Step):
             combiner=op.combiner if rest else None, body=first.body, more=tuple(more),
         )  # fmt: skip
 
-    def _axis(self, iterator: Iterator) -> Axis:
-        return Axis(iterator.name, known(iterator.extent))
+    def _axis(self, iterator: Loop) -> Axis:
+        return Axis(iterator.name, as_int(iterator.extent))
 
     def _final(self, stage: Stage, partial: ComputeOp) -> ComputeOp:
         indices = tuple(Var(axis.name) for axis in partial.axes)

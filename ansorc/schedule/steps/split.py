@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import TileLength, divide_up, divides, multiply, resolve
-from ansorc.schedule.stage import At, Iterator, SplitRelation
+from ansorc.schedule.stage import At, Loop, SplitRelation
 from ansorc.schedule.state import State, Step
 
 
@@ -18,8 +18,8 @@ class Split(Step):
             body             ->           for i.1 in 0..8:
                                               body[i := i.0 * 8 + i.1]
 
-    `lengths` are the inner extents, outermost first; the outermost new iterator covers what is
-    left, rounded up, and a guard skips what lies beyond. A Hole makes the state a sketch.
+    `lengths` are the inner extents, outermost first. The outermost new iterator covers the rest,
+    rounded up; a guard skips iterations beyond the end. A Hole makes the state a sketch.
     """
 
     iterator: str
@@ -33,9 +33,9 @@ class Split(Step):
     def apply(self, state: State) -> State:
         """Return the state with the iterator split; stages attached to it go to the last part."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
-        iterator = stage.iterators[place]
-        self.unmarked(state, iterator, "split it")
+        position = self.position_of(state, stage, self.iterator)
+        iterator = stage.iterators[position]
+        self.require_unmarked(state, iterator, "split it")
         is_positive = all(not isinstance(n, int) or n >= 1 for n in self.lengths)
         self.require(
             state, "give at least one length, each 1 or more", (self.stage, self.iterator),
@@ -45,15 +45,15 @@ class Split(Step):
         inner = multiply(lengths)
         extents = [divide_up(iterator.extent, inner), *lengths]
         children = tuple(
-            Iterator(name, extent, iterator.kind, iterator.axis, level)
+            Loop(name, extent, iterator.kind, iterator.axis, level)
             for level, (name, extent) in enumerate(zip(self.made, extents, strict=True))
         )
         relation = SplitRelation(iterator, children, divides(inner, iterator.extent))
         after = replace(
-            stage.with_iterator(place, *children), relations=(*stage.relations, relation)
+            stage.with_iterator(position, *children), relations=(*stage.relations, relation)
         )
         changed = state.with_stage(after)
-        for attached in state.attached(stage.name, iterator.name):
+        for attached in state.stages_inside(stage.name, iterator.name):
             moved = replace(attached, attach=At(stage.name, children[-1].name))
             changed = changed.with_stage(moved)
         return settle(changed, self, state, within=stage.name)

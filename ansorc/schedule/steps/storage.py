@@ -1,4 +1,4 @@
-"""StorageAlign and Panel: how the tensor of a stage lies in memory."""
+"""StorageAlign and Panel: the memory layout of the tensor of a stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansorc.schedule.stage import Alignment, SplitRelation
 from ansorc.schedule.state import Renaming, State, Step
 
 MAX_FACTOR = 4096
-"""The largest factor, in elements: beyond a page, rows meet in no other sets than they did."""
+"""The largest factor, in elements: a pitch beyond a page changes no set of a cache."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class StorageAlign(Step):
     factor: int
     offset: int = 0
 
-    def renamed(self, names: Renaming) -> StorageAlign:
-        """Return the step with its stage and axis called as in `names.target`."""
+    def rename(self, names: Renaming) -> StorageAlign:
+        """Return the step with its stage and axis renamed as in `names.target`."""
         axis = names.axis(self, self.stage, self.axis)
-        return replace(super().renamed(names), axis=axis)
+        return replace(super().rename(names), axis=axis)
 
     def apply(self, state: State) -> State:
         """Return the state with the alignment of the axis set, replacing an earlier one."""
@@ -71,19 +71,19 @@ class StorageAlign(Step):
 
 @dataclass(frozen=True)
 class Panel(Step):
-    """Hold a tensor in panels: those of the last part of a split axis, one after the other.
+    """Store a tensor in panels along a split axis, one panel after the other.
 
         alloc B.local: float32[256, 512]    ->    alloc B.local: float32[16, 256, 32]
         B.local[k, j.0 * 32 + j.1]          ->    B.local[j.0, k, j.1]
 
-    with the iterator "j.1" of extent 32. A tile of that length then reads memory in one go, however
-    long the rows are (GotoBLAS). An input or output has the caller's layout.
+    with the iterator "j.1" of extent 32. A tile of that length then reads contiguous memory,
+    whatever the length of the rows (GotoBLAS). An input or output has the caller's layout.
     """
 
     iterator: str
 
     def apply(self, state: State) -> State:
-        """Return the state in which the tensor of the stage is held in panels."""
+        """Return the state in which the tensor of the stage is stored in panels."""
         stage = self.stage_of(state)
         self.require(
             state, f"'{self.stage}' is an output, whose layout is the caller's; "

@@ -1,4 +1,4 @@
-"""Tensorize: let one instruction do the innermost loop of a reduction."""
+"""Tensorize: compute the innermost loop of a reduction by one instruction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.operator import DOT_FUNCTIONS, MATRIX_FUNCTIONS
 from ansorc.schedule.dot_body import misfit
-from ansorc.schedule.stage import IteratorKind, Mark, SplitRelation, Stage
+from ansorc.schedule.stage import AxisKind, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State, Step
 
 
@@ -24,28 +24,28 @@ class Tensorize(Step):
     (`ansorc/target/dot_products.py`). With a vectorized loop around it, the operand that varies
     along that loop should have the loop's elements next to each other, `terms` for each.
 
-    For a GPU, `mma_f16`, `mma_bf16` and `mma_s8` let matrix units add up 16, 16 and 32 products of
-    float16, bfloat16 (in float32) and int8 (in int32), for the sums that the threads of a warp
-    have; `mma_tf32` 8 of float32, without the lowest 13 bits of each factor. The build refuses sums
-    that make no tiles (`ansorc/ir/passes/gpu/matrix_tiles.py`).
+    For a GPU, `mma_f16`, `mma_bf16` and `mma_s8` use matrix units. They add 16, 16 and 32 products
+    of float16, bfloat16 (in float32) and int8 (in int32) to the sums of the threads of a warp.
+    `mma_tf32` adds 8 products of float32, without the lowest 13 bits of each factor. The build
+    refuses sums that do not form tiles (`ansorc/ir/passes/gpu/matrix_tiles.py`).
     """
 
     iterator: str
     function: str
 
     def apply(self, state: State) -> State:
-        """Return the state with the loop marked as done by `function`."""
+        """Return the state with the loop marked to be computed by `function`."""
         stage = self.stage_of(state)
-        place = self.place_of(state, stage, self.iterator)
-        iterator = stage.iterators[place]
+        position = self.position_of(state, stage, self.iterator)
+        iterator = stage.iterators[position]
         functions = {**DOT_FUNCTIONS, **MATRIX_FUNCTIONS}
         known = ", ".join(functions)
         self.require(
             state, f"there is no dot product '{self.function}'; use {known}",
             condition=self.function in functions,
         )  # fmt: skip
-        self.unmarked(state, iterator, "nothing else fits")
-        is_inside = place == len(stage.iterators) - 1 and iterator.kind is IteratorKind.REDUCE
+        self.require_unmarked(state, iterator, "nothing else fits")
+        is_inside = position == len(stage.iterators) - 1 and iterator.kind is AxisKind.REDUCE
         self.require(
             state, f"'{self.iterator}' is not a reduction inside all other loops; reorder first",
             condition=is_inside,
@@ -56,20 +56,20 @@ class Tensorize(Step):
             f"{terms} products; split it by {terms}",
             condition=isinstance(iterator.extent, int) and iterator.extent == terms,
         )  # fmt: skip
-        self._check_body(state, stage, place)
+        self._check_body(state, stage, position)
         mark = Mark.MATRIX if self.function in MATRIX_FUNCTIONS else Mark.TENSORIZE
         marked = replace(iterator, mark=mark, function=self.function)
-        return state.with_stage(stage.with_iterator(place, marked))
+        return state.with_stage(stage.with_iterator(position, marked))
 
-    def _check_body(self, state: State, stage: Stage, place: int) -> None:
+    def _check_body(self, state: State, stage: Stage, position: int) -> None:
         for relation in stage.relations:
             if isinstance(relation, SplitRelation) and not relation.is_exact:
                 self.require(
                     state, f"the reduction '{relation.parent.name}' was split into parts that do "
                     "not divide it; pad it with zeros to a multiple",
-                    condition=relation.parent.kind is IteratorKind.SPACE,
+                    condition=relation.parent.kind is AxisKind.SPACE,
                 )  # fmt: skip
-        for inner in state.attached(stage.name, stage.iterators[place].name):
+        for inner in state.stages_inside(stage.name, stage.iterators[position].name):
             self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'")
         reason = misfit(stage.op, self.function)
         self.require(state, reason, condition=not reason)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.schedule.extent import as_array
-from ansorc.schedule.stage import At, IteratorKind, Mark, Stage
+from ansorc.schedule.stage import At, AxisKind, Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
@@ -143,7 +143,7 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
             rows = rows * extent
         elif iterator.mark is Mark.VECTORIZE:
             vectors = vectors * vector_pieces(extent, lanes, is_masked=is_masked)
-        elif iterator.kind is IteratorKind.REDUCE:
+        elif iterator.kind is AxisKind.REDUCE:
             repeats = repeats * extent
         else:
             visits = visits * extent

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Extent, divide_up, multiply, smaller
-from ansorc.schedule.stage import At, FuseRelation, IteratorKind, Mark, Root, SplitRelation, Stage
+from ansorc.schedule.stage import At, AxisKind, FuseRelation, Mark, Root, SplitRelation, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.unrolling import unroll_limit, unrolled_by_pragma
+from ansorc.schedule.unrolling import loops_to_unroll, unroll_limit
 from ansorc.search.features.columns import BoolArray, FloatArray
 
 
@@ -339,7 +339,7 @@ class LoopNests:
                 loops.append(
                     NestLoop(
                         self.array(digit.extent),
-                        iterator.kind is IteratorKind.REDUCE,
+                        iterator.kind is AxisKind.REDUCE,
                         iterator.mark is Mark.VECTORIZE,
                         is_parallel,
                         is_unrolled[iterator.name],
@@ -390,7 +390,7 @@ class LoopNests:
         """Which iterators are unrolled, by their mark or by the pragma."""
         parallel = self.choices.get(f"parallel:{stage.name}", 0)
         limit = self.choices.get(f"unroll:{stage.name}")
-        found = unrolled_by_pragma(stage, self.state, limit, parallel)
+        found = loops_to_unroll(stage, self.state, limit, parallel)
         for iterator in stage.iterators:
             is_unrolled = found[iterator.name] | (iterator.mark in (Mark.UNROLL, Mark.MATRIX))
             is_one = is_unrolled.ndim == 0

@@ -48,7 +48,7 @@ def _is_for_one(partial: PartialSketch, stage: Stage) -> bool:
 def is_bound(partial: PartialSketch, stage: Stage) -> bool:
     """Return whether a root stage is divided among blocks or threads already."""
     own = any(iterator.thread for iterator in stage.iterators)
-    return own or bool(partial.state.attached(stage.name))
+    return own or bool(partial.state.stages_inside(stage.name))
 
 
 def _bound(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> PartialSketch:

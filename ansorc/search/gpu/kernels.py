@@ -15,8 +15,7 @@ from ansorc.ir.dtype import FLOAT16
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import IntArray, as_array, multiply
 from ansorc.schedule.memory import memory_shape
-from ansorc.schedule.stage import At, IteratorKind, Mark, Root, Stage
-from ansorc.schedule.stage import Iterator as Loop
+from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
 
 BASE_REGISTERS = 24
@@ -43,7 +42,7 @@ def kernels_of(state: State) -> tuple[ThreadKernel, ...]:
 
 def _inside(state: State, stage: Stage) -> Iterator[Stage]:
     for iterator in stage.iterators:
-        for inner in state.attached(stage.name, iterator.name):
+        for inner in state.stages_inside(stage.name, iterator.name):
             yield from _inside(state, inner)
             yield inner
 
@@ -136,9 +135,9 @@ def is_by_matrix_units(stage: Stage) -> bool:
 def innermost(stage: Stage) -> tuple[Loop, ...]:
     """Return the loops of `stage` inside its last loop that is a reduction."""
     kinds = [iterator.kind for iterator in stage.iterators]
-    if IteratorKind.REDUCE not in kinds:
+    if AxisKind.REDUCE not in kinds:
         return ()
-    last = len(kinds) - 1 - kinds[::-1].index(IteratorKind.REDUCE)
+    last = len(kinds) - 1 - kinds[::-1].index(AxisKind.REDUCE)
     return stage.iterators[last + 1 :]
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import gcd, log
 
 from ansorc.lang.compute_op import Axis
-from ansorc.schedule.stage import IteratorKind, Root, Stage
+from ansorc.schedule.stage import AxisKind, Root, Stage
 from ansorc.schedule.steps import CacheWrite, ComputeAt, Reorder, RFactor, Split, Unroll, Vectorize
 from ansorc.search.gpu.tiling import results_of
 from ansorc.search.sketch.predicates import fusible_consumer, is_parallel_rfactor, is_tiled_first
@@ -96,7 +96,7 @@ def added_up(partial: PartialSketch, name: str) -> PartialSketch:
     thread = next(it.name for it in reader.iterators if it.thread == "threadIdx.x")
     partial = partial.then(ComputeAt(name, reader.name, thread))
     loops = partial.stage(name).iterators
-    space = [it.name for it in loops if it.kind is IteratorKind.SPACE]
-    parts = [it.name for it in loops if it.kind is IteratorKind.REDUCE]
+    space = [it.name for it in loops if it.kind is AxisKind.SPACE]
+    parts = [it.name for it in loops if it.kind is AxisKind.REDUCE]
     partial = partial.then(Reorder(name, (*parts, *space)))
     return partial.then(*(Unroll(name, it) for it in space[:-1]), Vectorize(name, space[-1]))

@@ -96,7 +96,7 @@ class TilingForThreads:
             opened = _in_shared_memory(opened, name, tensor)
         opened = opened.with_trace(f"tile {name} in {outer} by threads")
         yield opened
-        for stages in self.stages if opened.state.attached(name) else ():
+        for stages in self.stages if opened.state.stages_inside(name) else ():
             ahead = opened.then(Pragma(name, "async_stages", stages))
             yield ahead.with_trace(f"copy {stages} steps of {name} at a time")
 

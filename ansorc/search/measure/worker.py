@@ -188,7 +188,7 @@ def _loop_program(
         parsed = parse(function)
         verify(parsed)
         return parsed, ()
-    state = replay(task.dag, names.own(steps_from_json(json.loads(steps))))
+    state = replay(task.dag, names.from_canonical(steps_from_json(json.loads(steps))))
     return lower(state), packings(state)
 
 

@@ -154,7 +154,7 @@ def sample_of(task: Task, names: Names, key: str, record: Record) -> Sample | No
     if record.function:
         return None
     try:
-        state = replay(task.dag, names.own(steps_from_json(json.loads(record.steps))))
+        state = replay(task.dag, names.from_canonical(steps_from_json(json.loads(record.steps))))
         target = task.with_threads(record.environment.running).target
         return Sample(key, extract_state(state, target)[0], record.median_s)
     except AnsorcError:

@@ -7,11 +7,11 @@ each stage in one place (Figure 7 of the paper).
 
 from __future__ import annotations
 
-from collections.abc import Iterator as Sequence
+from collections.abc import Iterator
 
 from ansorc.errors import ScheduleError
 from ansorc.lang.access import has_data_reuse
-from ansorc.schedule.stage import At, Iterator, IteratorKind, Mark, Root, Stage
+from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.steps import Vectorize
 from ansorc.search.sketch.complete import LoopRef, Placement, RankedSketch, place_at
 from ansorc.search.sketch.rfactor import AddOpenRfactor
@@ -75,7 +75,7 @@ def _placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
     return found
 
 
-def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
+def _loops_around(partial: PartialSketch, stage: Stage) -> Iterator[LoopRef]:
     """The loops of the reader, and those of the stage that it is computed in."""
     reader = _reader(partial, stage)
     if reader is None:
@@ -83,13 +83,13 @@ def _loops_around(partial: PartialSketch, stage: Stage) -> Sequence[LoopRef]:
     tiled = {tile.stage for tile in partial.register_tiles}
     for loop in _outer_loops(reader, is_tiled=reader.name in tiled):
         yield reader.name, loop.name
-        if partial.state.attached(reader.name, loop.name):
+        if partial.state.stages_inside(reader.name, loop.name):
             break
     if isinstance(reader.attach, At):
         outer = partial.stage(reader.attach.stage)
         for loop in outer.iterators:
-            is_held = bool(partial.state.attached(outer.name, loop.name))
-            if loop.kind is IteratorKind.REDUCE or loop.mark is Mark.UNROLL or is_held:
+            is_held = bool(partial.state.stages_inside(outer.name, loop.name))
+            if loop.kind is AxisKind.REDUCE or loop.mark is Mark.UNROLL or is_held:
                 break
             if loop.extent != 1:
                 yield outer.name, loop.name
@@ -106,11 +106,11 @@ def _reader(partial: PartialSketch, stage: Stage) -> Stage | None:
     return partial.stage(hosts.pop())
 
 
-def _outer_loops(reader: Stage, *, is_tiled: bool) -> Sequence[Iterator]:
+def _outer_loops(reader: Stage, *, is_tiled: bool) -> Iterator[Loop]:
     """The loops up to the inner tile: to the first reduce loop of a stage that is not tiled."""
     has_reduce = False
     for loop in reader.iterators:
-        is_reduce = loop.kind is IteratorKind.REDUCE
+        is_reduce = loop.kind is AxisKind.REDUCE
         has_reduce |= is_reduce
         is_inside = is_reduce and not is_tiled
         if is_inside or (has_reduce and not is_reduce) or loop.mark is Mark.UNROLL:
@@ -122,9 +122,9 @@ def _outer_loops(reader: Stage, *, is_tiled: bool) -> Sequence[Iterator]:
 def _marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the last loop of a stage vectorised if it is a space loop."""
     last = stage.iterators[-1] if stage.iterators else None
-    if last is None or last.mark is not Mark.NONE or last.kind is not IteratorKind.SPACE:
+    if last is None or last.mark is not Mark.NONE or last.kind is not AxisKind.SPACE:
         return partial
-    is_held = bool(partial.state.attached(stage.name, last.name))
+    is_held = bool(partial.state.stages_inside(stage.name, last.name))
     return partial if is_held else partial.then(Vectorize(stage.name, last.name))
 
 

@@ -69,7 +69,9 @@ def with_canonical_names(record: Record, task: Task | None) -> Record:
 
 def _translated(names: Names, steps: str) -> Source | None:
     try:
-        return Source.of_steps(steps_to_json(names.canonical(steps_from_json(json.loads(steps)))))
+        return Source.of_steps(
+            steps_to_json(names.to_canonical(steps_from_json(json.loads(steps))))
+        )
     except AnsorcError:
         return None
 

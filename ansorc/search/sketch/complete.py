@@ -11,7 +11,7 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.expr import Load, Select
 from ansorc.lang.access import reads_of, simple_access
 from ansorc.schedule.bounds import region
-from ansorc.schedule.stage import At, Iterator, IteratorKind, Making, Root, Stage
+from ansorc.schedule.stage import At, AxisKind, Loop, Making, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.loops import (
@@ -136,7 +136,7 @@ def _path(partial: PartialSketch, reader: Stage) -> Iterable[LoopRef]:
     yield from _level_ends(partial, reader, _outer_loops(partial, reader))
 
 
-def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
+def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Loop, ...]:
     """The loops inside which something may be computed: not those of the innermost tiles.
 
     A tiled stage is entered up to its outermost reduce level (its two innermost levels are left
@@ -146,7 +146,7 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
     kinds = [iterator.kind for iterator in reader.iterators]
     tile = next((tile for tile in partial.register_tiles if tile.stage == reader.name), None)
     count = 0
-    while count < len(kinds) and kinds[count] is IteratorKind.SPACE:
+    while count < len(kinds) and kinds[count] is AxisKind.SPACE:
         count += 1
     if tile is None:
         outer = reader.iterators[: min(count, len(kinds) - 1)]
@@ -154,14 +154,12 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Iterator, ...]:
     if not reader.op.reduce_axes:
         first = next(it for it in reader.iterators if it.name == tile.iterators[0])
         return tuple(it for it in reader.iterators if it.level < first.level - 1)
-    while count < len(kinds) and kinds[count] is IteratorKind.REDUCE:
+    while count < len(kinds) and kinds[count] is AxisKind.REDUCE:
         count += 1
     return reader.iterators[:count]
 
 
-def _level_ends(
-    partial: PartialSketch, stage: Stage, loops: tuple[Iterator, ...]
-) -> Iterable[LoopRef]:
+def _level_ends(partial: PartialSketch, stage: Stage, loops: tuple[Loop, ...]) -> Iterable[LoopRef]:
     """The loops after which a new tile level begins; all of a stage that has no levels."""
     tiled = {tile.stage for tile in partial.register_tiles}
     is_shaped = any(variable.stage == stage.name for variable in partial.variables)
@@ -173,7 +171,7 @@ def _level_ends(
             yield stage.name, iterator.name
 
 
-def _starts_level(before: Iterator, after: Iterator) -> bool:
+def _starts_level(before: Loop, after: Loop) -> bool:
     return before.kind is not after.kind or after.level > before.level
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterator as Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 
@@ -13,7 +12,7 @@ from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.stage import Iterator, IteratorKind, Mark, Root, Stage
+from ansorc.schedule.stage import AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
@@ -109,10 +108,10 @@ def marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     if not stage.iterators:
         return partial
     last = stage.iterators[-1]
-    is_held = bool(partial.state.attached(stage.name, last.name))
+    is_held = bool(partial.state.stages_inside(stage.name, last.name))
     if not _is_free(last) or is_held:
         return partial
-    if last.kind is IteratorKind.REDUCE:
+    if last.kind is AxisKind.REDUCE:
         is_along = last.name == adjoining_terms(partial, stage.op)
         return partial.then(Vectorize(stage.name, last.name)) if is_along else partial
     if vector_axis(stage.op) is None:
@@ -129,10 +128,10 @@ def parallel_loops(partial: PartialSketch, stage: Stage) -> tuple[str, ...]:
     """
     found: list[str] = []
     for iterator in stage.iterators:
-        if iterator.kind is not IteratorKind.SPACE or not _is_free(iterator):
+        if iterator.kind is not AxisKind.SPACE or not _is_free(iterator):
             break
         found.append(iterator.name)
-        if partial.state.attached(stage.name, iterator.name):
+        if partial.state.stages_inside(stage.name, iterator.name):
             break
     return tuple(found)
 
@@ -296,7 +295,7 @@ def _ordered(partial: PartialSketch, name: str, order: tuple[str, ...]) -> Parti
     return partial if order == current else partial.then(Reorder(name, order))
 
 
-def _is_free(iterator: Iterator) -> bool:
+def _is_free(iterator: Loop) -> bool:
     return iterator.mark.value == "for"
 
 
@@ -311,7 +310,7 @@ def _hints_unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
     for iterator, axis in _innermost(stage):
         if axis not in listed or iterator.mark is not Mark.NONE:
             continue
-        if partial.state.attached(stage.name, iterator.name):
+        if partial.state.stages_inside(stage.name, iterator.name):
             break
         if stage.name not in tiled:
             if not isinstance(iterator.extent, int) or copies * iterator.extent > MAX_UNROLLED:
@@ -321,7 +320,7 @@ def _hints_unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
     return partial
 
 
-def _innermost(stage: Stage) -> Sequence[tuple[Iterator, str]]:
+def _innermost(stage: Stage) -> Iterator[tuple[Loop, str]]:
     """The loops of the innermost tile and their axes, from the inside out."""
     seen: set[str] = set()
     for iterator in reversed(stage.iterators):

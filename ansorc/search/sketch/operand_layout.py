@@ -9,7 +9,7 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.stage import IteratorKind, Stage
+from ansorc.schedule.stage import AxisKind, Stage
 from ansorc.schedule.steps import CacheRead, ComputeAt, Panel, Reorder, RewriteLayout, Split
 from ansorc.search.sketch.predicates import CACHE_SCOPE
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
@@ -107,7 +107,7 @@ def vector_operands(stage: Stage) -> dict[str, int]:
 
 def _panel_loop(stage: Stage) -> str:
     """The last loop of the outermost reduce level; "" for a stage without one."""
-    places = [n for n, it in enumerate(stage.iterators) if it.kind is IteratorKind.REDUCE]
+    places = [n for n, it in enumerate(stage.iterators) if it.kind is AxisKind.REDUCE]
     if not places:
         return ""
     last = places[0]

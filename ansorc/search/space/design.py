@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.generate import RuleFailure, generate, reason_of
@@ -65,7 +65,7 @@ def design_space(
     return Space(dag, target, tuple(sketches), tuple(failures))
 
 
-@checked
+@check_arguments
 def sketch_rules(
     options: SearchOptions = DEFAULTS, target: Target | None = None
 ) -> tuple[SketchRule, ...]:

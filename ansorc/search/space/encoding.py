@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ansorc.schedule.extent import Hole, HoleProduct, IntArray
-from ansorc.schedule.genes import filled
+from ansorc.schedule.genes import fill_holes
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import Split
 from ansorc.search.options import DEFAULTS, SearchOptions
@@ -38,7 +38,7 @@ def encode(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
         except KeyError:
             return None
     genes = np.array([*row, *choices], dtype=np.int64)
-    return genes if filled(sketch.steps, tiles(sketch, genes)) == tuple(steps[:count]) else None
+    return genes if fill_holes(sketch.steps, tiles(sketch, genes)) == tuple(steps[:count]) else None
 
 
 def adapted(

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from ansorc.schedule.extent import BoolArray, IntArray
-from ansorc.schedule.genes import filled
+from ansorc.schedule.genes import fill_holes
 from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
 from ansorc.search.memo import memoized
@@ -58,7 +58,7 @@ def choice_values(sketch: Sketch, genes: Genes) -> dict[str, IntArray]:
 def steps(sketch: Sketch, row: Genes) -> tuple[Step, ...]:
     """Return the program of one row [columns] as steps without holes."""
     values = {name: int(value) for name, value in choice_values(sketch, row).items()}
-    return (*filled(sketch.steps, tiles(sketch, row)), *sketch.annotate(values))
+    return (*fill_holes(sketch.steps, tiles(sketch, row)), *sketch.annotate(values))
 
 
 def population_state(sketch: Sketch, genes: Genes) -> Schedule:

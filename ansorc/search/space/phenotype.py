@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.ir.node import structure_text
-from ansorc.lang.canonical import renamed
+from ansorc.lang.canonical import rename_op
 from ansorc.schedule.extent import BoolArray, IntArray, as_array
-from ansorc.schedule.initial import initial_place
+from ansorc.schedule.initial import initial_position
 from ansorc.schedule.memory import memory_shape, panel_of
-from ansorc.schedule.stage import FuseRelation, Iterator, IteratorKind, Mark, Part, Root, Stage
+from ansorc.schedule.stage import AxisKind, FuseRelation, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.unrolling import unrolled_by_pragma
+from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.space.genes import Genes, choice_values, population_state
@@ -68,7 +68,7 @@ def _texts(sketch: Sketch) -> dict[str, int]:
     names += [buffer.name for stage in stages for buffer in stage.op.buffers]
     tensors = {name: f"t{place}" for place, name in enumerate(dict.fromkeys(names))}
     return {
-        stage.name: _token((renamed(stage.op, tensors), stage.scope, *_other_pragmas(stage)))
+        stage.name: _token((rename_op(stage.op, tensors), stage.scope, *_other_pragmas(stage)))
         for stage in stages
     }
 
@@ -81,7 +81,7 @@ def _other_pragmas(stage: Stage) -> tuple[tuple[str, int], ...]:
 def _computed(state: State, stage: Stage) -> Iterable[Stage]:
     """`stage` after the stages that are computed inside it, in their order."""
     for iterator in stage.iterators:
-        for inner in state.attached(stage.name, iterator.name):
+        for inner in state.stages_inside(stage.name, iterator.name):
             yield from _computed(state, inner)
     yield stage
 
@@ -109,7 +109,7 @@ class _KeyMixer:
             if place in starts:
                 keys = np.where(start == place, _mixed(keys, _START_OF_SUM), keys)
             keys = np.where(is_loop[place], _mixed(keys, loops[place]), keys)
-            for inner in self.state.attached(stage.name, iterator.name):
+            for inner in self.state.stages_inside(stage.name, iterator.name):
                 keys = self.mixed(inner, keys)
         keys = self._in_memory(stage, keys)
         return _mixed(_mixed(keys, self.texts[stage.name]), is_loop.sum(axis=0))
@@ -169,7 +169,7 @@ class _KeyMixer:
         """[loops, rows]: how each loop is run, also where it sets what the sum begins with."""
         zeros = np.zeros(self.rows, dtype=np.int64)
         parallel = self.parallel.get(stage.name, zeros)
-        unrolled = unrolled_by_pragma(stage, self.state, self.limits.get(stage.name), parallel)
+        unrolled = loops_to_unroll(stage, self.state, self.limits.get(stage.name), parallel)
         is_unrolled = np.empty((len(stage.iterators), self.rows), dtype=bool)
         for place, iterator in enumerate(stage.iterators):
             is_unrolled[place] = unrolled[iterator.name]
@@ -178,7 +178,7 @@ class _KeyMixer:
         kinds = np.where(is_unrolled, _KINDS[Mark.UNROLL], marks)
         np.copyto(kinds, _KINDS[Mark.PARALLEL], where=places < parallel)
         if start.max(initial=-1) >= 0:
-            is_space = [iterator.kind is IteratorKind.SPACE for iterator in stage.iterators]
+            is_space = [iterator.kind is AxisKind.SPACE for iterator in stage.iterators]
             is_again = _column(is_space, bool) & (start >= 0) & (places >= start)
             kinds += _ALL_KINDS * marks * is_again
         return kinds
@@ -187,9 +187,9 @@ class _KeyMixer:
 def _start_of_sum(stage: Stage) -> IntArray:
     """The place of the loop before which the identities of a sum are stored; -1 without a sum."""
     kinds = [iterator.kind for iterator in stage.iterators]
-    if IteratorKind.REDUCE not in kinds:
+    if AxisKind.REDUCE not in kinds:
         return np.asarray(-1)
-    return initial_place(stage.iterators, kinds.index(IteratorKind.REDUCE))
+    return initial_position(stage.iterators, kinds.index(AxisKind.REDUCE))
 
 
 def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -202,7 +202,7 @@ def _places(stage: Stage) -> dict[str, int]:
     return {axis.name: n for n, axis in enumerate((*stage.op.axes, *stage.op.reduce_axes))}
 
 
-def _loop_token(stage: Stage, iterator: Iterator, parts: tuple[Part, ...]) -> int:
+def _loop_token(stage: Stage, iterator: Loop, parts: tuple[Part, ...]) -> int:
     """A number for what a loop is but its length."""
     kind = (iterator.kind, iterator.thread, iterator.chunk, iterator.function)
     places = _places(stage)

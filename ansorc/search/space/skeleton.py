@@ -19,7 +19,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ansorc.errors import ScheduleError
 from ansorc.schedule.extent import Extent, IntArray, Tiles
 from ansorc.schedule.schedule import Schedule, replay
-from ansorc.schedule.stage import FuseRelation, Iterator, SplitRelation, Stage
+from ansorc.schedule.stage import FuseRelation, Loop, SplitRelation, Stage
 from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import Sketch
 
@@ -88,11 +88,11 @@ class _Filling:
         children = tuple(self.iterator(each) for each in relation.children)
         return SplitRelation(self.iterator(relation.parent), children, relation.is_exact)
 
-    def iterator(self, iterator: Iterator) -> Iterator:
+    def iterator(self, iterator: Loop) -> Loop:
         found = self.extent(iterator.extent)
         if found is iterator.extent:
             return iterator
-        return Iterator(
+        return Loop(
             iterator.name, found, iterator.kind, iterator.axis, iterator.level, iterator.mark,
             iterator.thread, iterator.chunk, iterator.function,
         )  # fmt: skip

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansorc.codegen.compiled import Compiled
 from ansorc.codegen.llvm.parallel import return_if
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
 from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS, NOT_OPEN
+from ansorc.codegen.program.compiled import Compiled
 from ansorc.target import Target
 
 _CLOCK_MONOTONIC = 1

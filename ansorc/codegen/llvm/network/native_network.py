@@ -17,13 +17,13 @@ from ansorc.codegen.llvm.network.driver import (
     weights_symbol,
 )
 from ansorc.codegen.llvm.opener import NativeNetwork
-from ansorc.codegen.network.plan import NetworkPlan
-from ansorc.codegen.network.variants import VariantsPlan
-from ansorc.codegen.package.network_artifact import (
+from ansorc.codegen.network.artifact import (
     MOST_EMBEDDED_BYTES,
     DerivedSection,
     NetworkObjects,
 )
+from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.symbols import hidden_with_prefix
 from ansorc.target import Target

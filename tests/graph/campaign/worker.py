@@ -1,0 +1,44 @@
+"""`python -m tests.graph.campaign.worker SOURCE FIRST LAST`: compare networks.
+
+A line of JSON for each of the networks FIRST to LAST - 1.
+SOURCE is `own` or `nnsmith`. A process of its own, so that a crash costs one network.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+
+import onnx
+
+from ansorc.ir.aligned import Array
+from tests.graph.campaign.compare_networks import Outcome, compare
+from tests.graph.campaign.nnsmith_models import NnsmithModels
+from tests.graph.campaign.random_networks import random_network
+
+
+def source(name: str) -> Callable[[int], tuple[onnx.ModelProto, dict[str, Array], bool]]:
+    """Return what draws a network by its seed."""
+    if name == "own":
+        return random_network
+    models = NnsmithModels()
+    return lambda seed: (*models.draw(seed), False)
+
+
+def main() -> None:
+    draw = source(sys.argv[1])
+    for seed in range(int(sys.argv[2]), int(sys.argv[3])):
+        print(json.dumps({"seed": seed, "kind": "started"}), flush=True)  # noqa: T201
+        try:
+            model, inputs, is_quantised = draw(seed)
+        except Exception as error:  # noqa: BLE001, a fuzzer that fails is no fault of ansorc
+            outcome = Outcome("not drawn", 0.0, f"{type(error).__name__}: {error}"[:200])
+        else:
+            outcome = compare(model, inputs, is_quantised=is_quantised)
+        print(json.dumps({"seed": seed, **asdict(outcome)}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
