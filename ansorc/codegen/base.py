@@ -45,10 +45,14 @@ class Capabilities:
     """What a kernel reads can be evicted from the caches before it is timed."""
     device: bool = False
     """Kernels run on a device with a memory of its own: loaded ones are `DeviceKernel`s."""
+    is_emulated: bool = False
+    """Code for another kind of machine is imitated here: its times say nothing about that one."""
     packs_constants: bool = False
     """Beside a kernel is code that lays its constants out as it reads them; else they stay."""
     alignment: int = ALIGNMENT
     """Of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
+    suffix: str = ".so"
+    """Of the library that `save` writes, where none is asked for."""
     obstacle: str = ""
     """Why such code cannot run on this machine, as in "cannot be measured OBSTACLE"; empty if it
     can."""
@@ -364,6 +368,19 @@ class VersionedBackend(Protocol):
     @property
     def compiler(self) -> str:
         """The compiler's name and version, for people."""
+        ...
+
+
+@runtime_checkable
+class SearchedBackend(Protocol):
+    """Optional: a back end whose programs are found in a search space of its own."""
+
+    @property
+    def space(self) -> str:
+        """The module with that space, a `SPACE` of the protocol `ansorc.search.space.SearchSpace`.
+
+        It is imported when programs are searched, so that a back end imports no search.
+        """
         ...
 
 

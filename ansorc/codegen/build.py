@@ -110,7 +110,7 @@ def compile_function(
     is_guarded = cache is None or bool(can.obstacle)
     if os.environ.get(FILL_VARIABLE):
         prepared, *packers = (
-            fill_memory(each, has_threads=target.kind != "cpu") for each in (prepared, *packers)
+            fill_memory(each, has_threads=target.is_gpu) for each in (prepared, *packers)
         )
     source = backend.emit(prepared, target, packers, is_guarded=is_guarded)
     emitted = clock()

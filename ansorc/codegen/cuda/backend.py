@@ -86,8 +86,9 @@ class Cuda:
     def capabilities(self, target: Target) -> Capabilities:
         obstacle = "" if has_driver() else "on this machine, which has no NVIDIA driver"
         return Capabilities(
-            cold_caches=True, device=True, alignment=WORKSPACE_ALIGNMENT, obstacle=obstacle
-        )
+            cold_caches=True, device=True, alignment=WORKSPACE_ALIGNMENT, suffix=".cubin",
+            obstacle=obstacle,
+        )  # fmt: skip
 
     def emit(
         self,

@@ -38,7 +38,7 @@ from ansorc.search.gpu.rules import gpu_rules
 from ansorc.search.sketch.generate import RuleFailure, generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import design_space, encode, population_state, steps
-from ansorc.search.space.genes import choice_values, within_registers
+from ansorc.search.space.genes import are_legal, choice_values
 from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import matrix_dag
 from tests.codegen.cuda.wheels import needs_wheels
@@ -135,7 +135,7 @@ def test_programs_compute_what_is_defined(name: str) -> None:
     for number, sketch in enumerate(by_units(dag)):
         genes = sample(sketch, 1, np.random.default_rng(number))
         genes = mutate(sketch, genes, np.random.default_rng(4)) if number else genes
-        assert within_registers(sketch, genes, 1.0).all()
+        assert are_legal(sketch, genes).all()
         found = encode(sketch, steps(sketch, genes[0]))
         assert found is not None
         assert steps(sketch, found) == steps(sketch, genes[0])

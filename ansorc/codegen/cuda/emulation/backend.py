@@ -50,7 +50,7 @@ class _Emulated:
     listings: Mapping[str, Callable[[DeviceProgram, Target], str]] = LISTINGS
 
     def capabilities(self, target: Target) -> Capabilities:
-        return Capabilities(alignment=WORKSPACE_ALIGNMENT)
+        return Capabilities(is_emulated=True, alignment=WORKSPACE_ALIGNMENT)
 
     def emit(
         self,
