@@ -33,7 +33,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import MOST_ARGUMENTS, FaultSite
 from ansorc.ir.node import children, walk
 from ansorc.ir.operator import MATH_FUNCTIONS
-from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
+from ansorc.ir.passes.gpu.pipeline_shared_copies import ASYNC_BYTES
 from ansorc.ir.printer import expr_text
 from ansorc.ir.stmt import (
     Allocate,

@@ -18,7 +18,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import Node, children
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer

@@ -11,7 +11,7 @@ import numpy as np
 
 from ansorc.ir.operator import MATRIX_FUNCTIONS
 from ansorc.ir.passes.gpu.join_stores import NEIGHBOURS
-from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES, is_copy
+from ansorc.ir.passes.gpu.pipeline_shared_copies import ASYNC_BYTES, is_copy
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import BoolArray, Extent, IntArray
 from ansorc.schedule.stage import Mark
