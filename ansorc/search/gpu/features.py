@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ansorc.search.features.columns import LOG, FloatArray, columns_of, values_of
+from ansorc.search.features.feature_set import estimating_set
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.features.operations import (
     OperationFeatures,
@@ -127,8 +128,8 @@ def _seconds(nests: LoopNests, target: Target) -> tuple[FloatArray, ...]:
     return tuple(seconds_of_kernel(each.description, target) for each in analysed(nests))
 
 
-def describe_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
-    """Yield the columns of one statement but the estimate, in order."""
+def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
+    """Yield the columns of one statement in order, the estimate last."""
     _, each, statement = _found(nests, nest)
     rows = nests.rows
     yield from values_of(_kernel_features(each, target, rows))
@@ -149,9 +150,10 @@ def describe_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterato
         yield from values_of(_access_features(access))
     missing = (ACCESSES - len(chosen)) * len(columns_of(GpuAccessFeatures, ""))
     yield from [np.zeros(rows)] * missing
+    yield _estimate(nests, nest, target)
 
 
-def estimate_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> FloatArray:
+def _estimate(nests: LoopNests, nest: LoopNest, target: Target) -> FloatArray:
     """Return [rows]: the cycles of 1 ns of the kernel whose root is the stage of `nest`, else 0."""
     number, each, statement = _found(nests, nest)
     if statement.stage is not each.kernel.root:
@@ -223,5 +225,5 @@ _OTHERS = (
     *(c for place in range(ACCESSES) for c in columns_of(GpuAccessFeatures, f"access{place}")),
 )
 """All columns but the estimate."""
-GPU_COLUMNS = (*_OTHERS, *columns_of(GpuEstimate, "estimate"))
-"""The columns that `describe_on_gpu` yields, then the estimate."""
+(_ESTIMATE,) = columns_of(GpuEstimate, "estimate")
+GPU_FEATURES = estimating_set("gpu", 6, _OTHERS, _ESTIMATE, _describe)

@@ -20,7 +20,7 @@ MAX_TILE = 256
 """Results in the registers of a thread: more leave none for what is multiplied."""
 
 
-def are_legal(state: State, target: Target, rows: int) -> BoolArray:
+def are_launchable(state: State, target: Target, rows: int) -> BoolArray:
     """Return [rows]: whether all kernels of each program keep within the limits of `target`.
 
     Besides what a GPU cannot launch, that is: more than `MAX_VTHREADS` virtual threads, vectors of

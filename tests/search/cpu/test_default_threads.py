@@ -9,7 +9,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
-from ansorc.search.default import RootLoops, default_steps, parallel_loops, root_of
+from ansorc.search.cpu.default import RootLoops, default_steps, parallel_loops, root_of
 from ansorc.target import Target
 from ansorc.target.costs import CORE
 from tests.search.small_dags import check_meaning
