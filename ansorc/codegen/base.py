@@ -353,6 +353,15 @@ class CountingBackend(Protocol):
 
 
 @runtime_checkable
+class LoopBackend(Protocol):
+    """What a back end has besides that describes the loops of its machine code. None has to."""
+
+    def innermost_loops(self, source: Source, target: Target) -> tuple[str, ...]:
+        """Return a line for each loop of `source` that holds no other; raise BuildError."""
+        ...
+
+
+@runtime_checkable
 class VersionedBackend(Protocol):
     """What a back end has besides that tells which compiler it is made with. None has to."""
 

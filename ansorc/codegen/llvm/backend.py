@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ansorc.codegen.base import Backend, MachineLimits, Probe, Probes
-from ansorc.codegen.inspect.assembly import marked
+from ansorc.codegen.inspect.assembly import innermost_loops, marked
 from ansorc.codegen.llvm.binding import (
     assembly,
     compile_object,
@@ -70,6 +70,9 @@ class _LLVM(NativeOpener):
         "optimized": optimized_llvm,
         "asm": lambda text, target: marked(assembly(text, target)),
     }
+
+    def innermost_loops(self, source: str, target: Target) -> tuple[str, ...]:
+        return tuple(loop.title for loop in innermost_loops(assembly(source, target)))
 
     @property
     def compiler(self) -> str:
