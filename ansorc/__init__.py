@@ -80,8 +80,7 @@ if TYPE_CHECKING:
     from ansorc.lang import operators as ops
     from ansorc.schedule import Schedule, State, lower, replay, schedule
     from ansorc.search.record import Records
-    from ansorc.search.sketch import register_sketch_rule, unregister_sketch_rule
-    from ansorc.search.space import sketch_rules
+    from ansorc.search.space import register_sketch_rule, sketch_rules, unregister_sketch_rule
     from ansorc.search.task import Task
     from ansorc.search.tune_result import TuneResult
     from ansorc.target import Target
@@ -123,13 +122,13 @@ _LATER = {
     "lower": "ansorc.schedule",
     "ops": "ansorc.lang.operators",
     "register_onnx_op": "ansorc.graph.operators.registered",
-    "register_sketch_rule": "ansorc.search.sketch",
+    "register_sketch_rule": "ansorc.search.space",
     "replay": "ansorc.schedule",
     "schedule": "ansorc.schedule",
     "sketch_rules": "ansorc.search.space",
     "tune": "ansorc.graph.verbs",
     "unregister_onnx_op": "ansorc.graph.operators.registered",
-    "unregister_sketch_rule": "ansorc.search.sketch",
+    "unregister_sketch_rule": "ansorc.search.space",
 }
 """Imported when they are first asked for, as the other names, which are those of `ansorc.lang`: the
 command line's help, and every process that measures, would wait for them."""

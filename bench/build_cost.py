@@ -71,9 +71,9 @@ def cost(dag: ComputeDAG, program: tuple[Step, ...], target: Target) -> dict[str
     clock.mark("lower")
     prepared = prepare(lowered, target, clock.mark)
     backend = backend_of(target)
-    text = backend.emit(prepared, target, is_guarded=False)
+    source = backend.emit(prepared, target, is_guarded=False)
     clock.mark("text")
-    backend.compile(text, target)
+    backend.compile(source, target)
     clock.mark("compiler")
     return dict(clock.spent)
 

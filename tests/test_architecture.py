@@ -43,8 +43,17 @@ SINGLE_IMPORTERS = {
     "vl_convert": "ansorc.report.page",
 }
 PAPER = "ansorc.search.paper"
-PAPER_LOOKUPS = {"ansorc.search.proposals", "ansorc.search.space.design"}
+PAPER_LOOKUPS = {"ansorc.search.proposals", "ansorc.search.cpu.rules"}
 """What stands for the paper, to be compared with, and the tables that look its parts up by name."""
+SPACES = ("ansorc.search.cpu", "ansorc.search.gpu")
+"""Reached through the protocol in `ansorc.search.space` alone, which finds them by name."""
+SPACE_USERS = {"ansorc.cli.no_device"}
+"""What is about one kind of machine by its name."""
+PASSES = "ansorc.ir.passes"
+REGISTRY = "ansorc.target.platforms"
+PLATFORM_NAMES = {"cpu", "cuda"}
+ASKS_FOR_GPUS = ("ansorc.target", "ansorc.codegen", "ansorc.cli", "ansorc.fleet", PAPER)
+"""Where programs are not searched; and one of the paper's features says so."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 
@@ -92,6 +101,68 @@ def own_imports(name: str) -> set[str]:
 
 def test_no_import_circle() -> None:
     TopologicalSorter({name: own_imports(name) for name in MODULES}).prepare()
+
+
+def _rooms(folder: str) -> dict[str, set[str]]:
+    """Which modules and folders in `folder` each of them imports."""
+    depth = folder.count(".") + 1
+    rooms: dict[str, set[str]] = {}
+    for name in (name for name in MODULES if name.startswith(f"{folder}.")):
+        room = name.split(".")[depth]
+        inside = {found for found in own_imports(name) if found.startswith(f"{folder}.")}
+        rooms.setdefault(room, set()).update(found.split(".")[depth] for found in inside)
+    return {room: others - {room} for room, others in rooms.items()}
+
+
+def _circles(rooms: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The groups of rooms each of which reaches all others of the group."""
+    reach = {room: {room} for room in rooms}
+    for _ in rooms:
+        for reached in reach.values():
+            reached |= {found for one in set(reached) for found in rooms.get(one, ())}
+    groups = {frozenset(one for one in reach[room] if room in reach.get(one, ())) for room in rooms}
+    return {group for group in groups if len(group) > 1}
+
+
+def test_no_circle_of_packages() -> None:
+    folders = [name for name, path in MODULES.items() if path.stem == "__init__"]
+    circles = set[frozenset[str]]().union(*(_circles(_rooms(folder)) for folder in folders))
+    assert not circles
+
+
+def _names_a_platform(node: ast.AST) -> bool:
+    """Whether `node` compares the kind of a machine, or anything with "cuda"."""
+    if not isinstance(node, ast.Compare):
+        return False
+    parts = (node.left, *node.comparators)
+    texts = {part.value for part in parts if isinstance(part, ast.Constant)}
+    is_of_kind = any(isinstance(part, ast.Attribute) and part.attr == "kind" for part in parts)
+    return "cuda" in texts or (is_of_kind and not texts.isdisjoint(PLATFORM_NAMES))
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != REGISTRY])
+def test_only_the_registry_tells_kinds_of_machines_apart(name: str) -> None:
+    """The rest asks a target's platform, its back end, or the search space of its programs."""
+    for node in ast.walk(parse(MODULES[name])):
+        assert not _names_a_platform(node), f"{name} compares with the name of a platform"
+        is_asked = isinstance(node, ast.Attribute) and node.attr == "is_gpu"
+        assert not is_asked or name.startswith(ASKS_FOR_GPUS), f"{name} asks whether it is a GPU"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(PASSES)])
+def test_constants_of_passes_are_read_by_passes(name: str) -> None:
+    """What schedules, estimates and code generation count on is in `ansorc.target`."""
+    for node in ast.walk(parse(MODULES[name])):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PASSES):
+            read = [one.name for one in node.names if one.name.isupper()]
+            is_allowed = name.startswith("ansorc.codegen")
+            assert is_allowed or not read, f"{name} reads {read} of {node.module}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(SPACES)])
+def test_a_search_space_is_reached_through_its_protocol(name: str) -> None:
+    found = {one for one in own_imports(name) if one.startswith(SPACES)}
+    assert not found or name in SPACE_USERS, f"{name} imports {found}; use search_space"
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if rung(name)])

@@ -8,6 +8,7 @@ import click
 
 from ansorc.cli.arguments import TaskOrNetworks, takes_choice, takes_workload_to_build
 from ansorc.cli.progress import task_progress
+from ansorc.codegen.base import backend_of
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import (
@@ -83,4 +84,4 @@ def _build_variants(
 
 
 def _default_file(title: str, target: Target) -> Path:
-    return Path(f"{title}{'.cubin' if target.kind == 'cuda' else '.so'}")
+    return Path(f"{title}{backend_of(target).capabilities(target).suffix}")

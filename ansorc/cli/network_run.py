@@ -59,8 +59,7 @@ def run_network(
     for name, error in errors.items():
         click.echo(f"  '{name}' is right: largest error {error:.2g} of its largest element "
                    "(float64 reference)")  # fmt: skip
-    is_on_device = backend_of(network.target).capabilities(network.target).device
-    if network.target.kind == "cuda" and not is_on_device:
+    if backend_of(network.target).capabilities(network.target).is_emulated:
         click.echo(f"  {len(module.call_names)} calls of kernels, emulated on this CPU: times say "
                    "nothing about a GPU")  # fmt: skip
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
-from ansorc.codegen.base import NetworkTextBackend, backend_of
+from ansorc.codegen.base import NetworkSourceBackend, Source, backend_of
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, planned_network
@@ -28,8 +28,8 @@ def show_network(network: Network, choice: ProgramChoice, views: Sequence[str]) 
     The latter are of the programs that `choice` means, where the kernels are compiled together.
     """
     backend = backend_of(network.target)
-    listings: dict[str, Callable[[str, Target], str]] = {}
-    if isinstance(backend, NetworkTextBackend):
+    listings: dict[str, Callable[[Source, Target], str]] = {}
+    if isinstance(backend, NetworkSourceBackend):
         listings.update(backend.listings)
     texts: Mapping[str, Callable[[Network], str]] = {
         "graph": lambda network: network.source.to_text(),
@@ -41,15 +41,15 @@ def show_network(network: Network, choice: ProgramChoice, views: Sequence[str]) 
         if view not in texts and view not in listings:
             words = f"'{view}' is not one of {', '.join(map(repr, (*texts, *listings)))}."
             raise click.BadParameter(words, param_hint="'--view'")
-    code = ""
+    source: Source = None
     for view in views or ("tasks",):
-        if view in listings and not code and isinstance(backend, NetworkTextBackend):
+        if view in listings and source is None and isinstance(backend, NetworkSourceBackend):
             plan = planned_network(network, chosen_programs(network, choice))
-            code = backend.network_text(plan)
+            source = backend.network_source(plan)
         if view in texts:
             click.echo(f"# {NETWORK_VIEWS[view]}\n{texts[view](network).rstrip()}")
         else:
-            click.echo(listings[view](code, network.target).rstrip())
+            click.echo(listings[view](source, network.target).rstrip())
 
 
 def _tasks(network: Network) -> str:

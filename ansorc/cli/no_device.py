@@ -34,7 +34,7 @@ def takes_no_device(command: Callable[..., None]) -> Callable[..., None]:
             return
         names = click.get_current_context().params["workloads"]
         for name, workload in zip(names, workloads, strict=True):
-            if workload.target.kind != "cuda":
+            if not workload.target.is_gpu:
                 raise click.UsageError(
                     "--no-device ranks programs for GPUs, as in --target 'cuda -arch=sm_90'"
                 )

@@ -194,10 +194,10 @@ def _listing(lowered: Function, target: Target, view: str) -> str:
         known = ", ".join(backend.listings)
         raise BuildError(f"the back end of '{target.text}' has no view '{view}'; it has {known}")
     prepared = prepare(lowered, target)
-    text = backend.emit(prepared, target)
+    source = backend.emit(prepared, target)
     if counting is not None:
-        return counting.counts(prepared, text, target)
-    return backend.listings[view](text, target)
+        return counting.counts(prepared, source, target)
+    return backend.listings[view](source, target)
 
 
 def _derivations(task: Task) -> str:

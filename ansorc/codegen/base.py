@@ -12,13 +12,14 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from ansorc.codegen.device_array import DeviceArray, DeviceOperand
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import TargetError
 from ansorc.ir.aligned import ALIGNMENT, Array
 from ansorc.ir.stmt import Function
@@ -26,6 +27,10 @@ from ansorc.target import Target
 
 if TYPE_CHECKING:  # what opens a library imports no passes
     from ansorc.ir.passes.pipeline import Passes
+
+Source: TypeAlias = Any
+"""A program as its back end's compiler takes it: a text, or a value such as `DeviceProgram`. Only
+that back end knows more of it; those with the same `repr` are equal."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,14 @@ class Capabilities:
     """What a kernel reads can be evicted from the caches before it is timed."""
     device: bool = False
     """Kernels run on a device with a memory of its own: loaded ones are `DeviceKernel`s."""
+    is_emulated: bool = False
+    """Code for another kind of machine is imitated here: its times say nothing about that one."""
     packs_constants: bool = False
     """Beside a kernel is code that lays its constants out as it reads them; else they stay."""
     alignment: int = ALIGNMENT
     """Of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
+    suffix: str = ".so"
+    """Of the library that `save` writes, where none is asked for."""
     obstacle: str = ""
     """Why such code cannot run on this machine, as in "cannot be measured OBSTACLE"; empty if it
     can."""
@@ -259,8 +268,8 @@ class Backend(Opener, Protocol):
         ...
 
     @property
-    def listings(self) -> Mapping[str, Callable[[str, Target], str]]:
-        """What `ansorc show` can show of the text that `emit` returns, by the name of the view."""
+    def listings(self) -> Mapping[str, Callable[[Source, Target], str]]:
+        """What `ansorc show` can show of what `emit` returns, by the name of the view."""
         ...
 
     @property
@@ -273,27 +282,29 @@ class Backend(Opener, Protocol):
         packers: Sequence[Function] = (),
         *,
         is_guarded: bool = True,
-    ) -> str:
-        """Return the source text of `function` and of what packs its constants, all prepared.
+    ) -> Source:
+        """Return the source of `function` and of what packs its constants, all prepared.
 
         With `is_guarded` the kernel returns LACKS_FEATURES on a machine that is no such target.
         Raise BuildError for what the target or the back end has no code for.
         """
         ...
 
-    def compile(self, text: str, target: Target) -> bytes:
-        """Return the code that `text` says; raise BuildError with the compiler's words."""
+    def compile(self, source: Source, target: Target) -> CompiledProgram:
+        """Return the code that `source` says; raise BuildError with the compiler's words."""
         ...
 
     def workspace_bytes(self, function: Function) -> int:
         """Return the bytes of workspace that the kernel of a prepared function needs."""
         ...
 
-    def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
+    def load(self, code: CompiledProgram, signature: Signature, target: Target) -> LoadedKernel:
         """Load what `compile` returned; raise BuildError if it is not for this machine."""
         ...
 
-    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
+    def save(
+        self, path: Path, code: CompiledProgram, signature: Signature, target: Target
+    ) -> Artifact:
         """Write the kernel for C and C++, with a header and a manifest; raise BuildError."""
         ...
 
@@ -314,8 +325,8 @@ class KernelResources:
 class ResourceBackend(Protocol):
     """What a back end has besides whose compiler tells what kernels need. None has to."""
 
-    def resources(self, text: str, target: Target) -> tuple[KernelResources, ...]:
-        """Return what each kernel of `text` needs, in their order; raise BuildError."""
+    def resources(self, source: Source, target: Target) -> tuple[KernelResources, ...]:
+        """Return what each kernel of `source` needs, in their order; raise BuildError."""
         ...
 
 
@@ -336,8 +347,17 @@ class DeviceBackend(Protocol):
 class CountingBackend(Protocol):
     """What a back end has besides that counts what a program is made of. None has to."""
 
-    def counts(self, function: Function, text: str, target: Target) -> str:
-        """Return the figures of a prepared function and of its text; raise BuildError."""
+    def counts(self, function: Function, source: Source, target: Target) -> str:
+        """Return the figures of a prepared function and of its source; raise BuildError."""
+        ...
+
+
+@runtime_checkable
+class LoopBackend(Protocol):
+    """What a back end has besides that describes the loops of its machine code. None has to."""
+
+    def innermost_loops(self, source: Source, target: Target) -> tuple[str, ...]:
+        """Return a line for each loop of `source` that holds no other; raise BuildError."""
         ...
 
 
@@ -352,13 +372,26 @@ class VersionedBackend(Protocol):
 
 
 @runtime_checkable
+class SearchedBackend(Protocol):
+    """Optional: a back end whose programs are found in a search space of its own."""
+
+    @property
+    def space(self) -> str:
+        """The module with that space, a `SPACE` of the protocol `ansorc.search.space.SearchSpace`.
+
+        It is imported when programs are searched, so that a back end imports no search.
+        """
+        ...
+
+
+@runtime_checkable
 class NetworkBackend(NetworkOpener, Protocol):
     """What a back end has besides that makes one function of many kernels. None has to."""
 
-    def compile_part(self, text: str, target: Target) -> bytes:
+    def compile_part(self, source: Source, target: Target) -> CompiledProgram:
         """Return the code of one kernel for the plan of a network; raise BuildError.
 
-        It may be the text alone, where the kernels of a network are compiled together.
+        It may be the source alone, where the kernels of a network are compiled together.
         """
         ...
 
@@ -381,11 +414,11 @@ class NetworkBackend(NetworkOpener, Protocol):
 
 
 @runtime_checkable
-class NetworkTextBackend(Protocol):
-    """What a back end has besides that compiles a network as one text. None has to."""
+class NetworkSourceBackend(Protocol):
+    """What a back end has besides that compiles a network as one program. None has to."""
 
-    def network_text(self, plan: NetworkPlan) -> str:
-        """Return the text of a valid plan, which `Backend.listings` take; raise BuildError."""
+    def network_source(self, plan: NetworkPlan) -> Source:
+        """Return the program of a valid plan, which `Backend.listings` take; raise BuildError."""
         ...
 
 

@@ -9,14 +9,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from ansorc.codegen.base import backend_of, network_backend_of
-from ansorc.codegen.dump_text import write_text
+from ansorc.codegen.base import Source, backend_of, network_backend_of
+from ansorc.codegen.dump_text import write_source
 from ansorc.codegen.package.signature import (
     packing_functions,
     signature_of,
     without_plain_packings,
 )
-from ansorc.codegen.program.compiled import Compiled
+from ansorc.codegen.program.compiled import Compiled, CompiledProgram
 from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
@@ -31,31 +31,31 @@ _CAPACITY_BYTES = 64 << 20
 
 
 class CompileCache:
-    """Code by the hash of the text and target that it was made of, the latest used kept.
+    """Code by the hash of the source and target that it was made of, the latest used kept.
 
     Different schedules often give the same loops: of extent 1, in another order, or not unrolled
-    after all. Emitting the text is cheap; optimising it is most of a build.
+    after all. Emitting is cheap; optimising it is most of a build.
     """
 
     def __init__(self, capacity_bytes: int = _CAPACITY_BYTES) -> None:
         self._capacity = capacity_bytes
         self._size = 0
-        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._known: OrderedDict[bytes, CompiledProgram] = OrderedDict()
         self.hits = 0
 
-    def compile(self, text: str, target: Target) -> bytes:
-        """Return the code of `text`; raise BuildError with the compiler's words."""
-        key = hashlib.sha256(f"{target.text}\n{text}".encode()).digest()
+    def compile(self, source: Source, target: Target) -> CompiledProgram:
+        """Return the code of `source`; raise BuildError with the compiler's words."""
+        key = hashlib.sha256(f"{target.text}\n{source!r}".encode()).digest()
         code = self._known.get(key)
         if code is not None:
             self.hits += 1
             self._known.move_to_end(key)
             return code
-        code = backend_of(target).compile(text, target)
+        code = backend_of(target).compile(source, target)
         self._known[key] = code
-        self._size += len(code)
+        self._size += code.nbytes
         while self._size > self._capacity and len(self._known) > 1:
-            self._size -= len(self._known.popitem(last=False)[1])
+            self._size -= self._known.popitem(last=False)[1].nbytes
         return code
 
 
@@ -110,14 +110,14 @@ def compile_function(
     is_guarded = cache is None or bool(can.obstacle)
     if os.environ.get(FILL_VARIABLE):
         prepared, *packers = (
-            fill_memory(each, has_threads=target.kind != "cpu") for each in (prepared, *packers)
+            fill_memory(each, has_threads=target.is_gpu) for each in (prepared, *packers)
         )
-    text = backend.emit(prepared, target, packers, is_guarded=is_guarded)
+    source = backend.emit(prepared, target, packers, is_guarded=is_guarded)
     emitted = clock()
     if dump is not None:
-        write_text(dump, text, target)
+        write_source(dump, source, target)
         emitted = clock()
-    code = compiled(text, target)
+    code = compiled(source, target)
     built = Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
     _LOG.debug("%s: %s", function.name, built)
     return built

@@ -1,8 +1,8 @@
-"""The source text of a kernel and what its compiler makes of it, in the files of `ANSORC_DUMP`."""
+"""The source of a kernel and what its compiler makes of it, in the files of `ANSORC_DUMP`."""
 
 from __future__ import annotations
 
-from ansorc.codegen.base import backend_of
+from ansorc.codegen.base import Source, backend_of
 from ansorc.errors import BuildError
 from ansorc.ir.dump import DumpFolder
 from ansorc.target import Target
@@ -13,14 +13,14 @@ _SUFFIXES = {
 """File suffixes by view, for editors; other views are plain text."""
 
 
-def write_text(dump: DumpFolder, text: str, target: Target) -> None:
-    """Write `text`, which a back end emitted, and all that it lists of it.
+def write_source(dump: DumpFolder, source: Source, target: Target) -> None:
+    """Write `source`, which a back end emitted, as text, and all that it lists of it.
 
     Where a listing cannot be made, as for want of a tool, the file says why.
     """
     for view, listing in backend_of(target).listings.items():
         try:
-            shown = listing(text, target)
+            shown = listing(source, target)
         except BuildError as error:
             shown = f"not made: {error}"
         dump.write(view, shown, _SUFFIXES.get(view, "txt"))

@@ -125,7 +125,7 @@ class Board:
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
         """Raise TargetError where the board cannot run code for `target`, or with such caches."""
         own, real = self.target, target.real
-        if real.kind != "cpu" or real.triple.partition("-")[0] != own.triple.partition("-")[0]:
+        if real.is_gpu or real.triple.partition("-")[0] != own.triple.partition("-")[0]:
             raise TargetError(
                 f"the board is {own.text}, which does not run code for {target.text}; make tasks "
                 "for `Board.target`"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ansorc.codegen.package.signature import FAULT_STATUS, LACKS_FEATURES, OUT_OF_MEMORY
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import MeasureError
 from ansorc.fleet.board_runner import (
     ArgumentKind,
@@ -160,7 +161,7 @@ class BoardBench:
     def _loaded(self, kernel: CompiledKernel, code: int) -> BoardProgram:
         """The kernel on the board, with its constants packed there."""
         signature = kernel.signature
-        self._runner.load(code, kernel.code, signature.name)
+        self._runner.load(code, CompiledProgram.from_bytes(kernel.code).image, signature.name)
         packings = {packing.source.name: packing for packing in kernel.packings}
         constants = {b.name for b in self._drawn.task.dag.inputs if b.constant}
         numbers = {buffer.name: n for n, (buffer, _) in enumerate(self._drawn.expected)}

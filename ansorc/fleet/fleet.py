@@ -137,7 +137,7 @@ class Fleet:
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
         """Raise TargetError where the devices cannot run code for `target`, or with such caches."""
         own = self.target
-        if target.kind != "cpu" or own.triple.partition("-")[0] != target.triple.partition("-")[0]:
+        if target.is_gpu or own.triple.partition("-")[0] != target.triple.partition("-")[0]:
             raise TargetError(
                 f"device '{self.device}' is {own.text}, which does not run code for {target.text}; "
                 "make tasks for `Fleet.target`, or give --target"

@@ -10,6 +10,9 @@ from ansorc.ir.node import Node, children, rewrite, walk
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.dag import ComputeDAG
 
+VIEWS = ("reshape", "flatten", "squeeze", "expand_dims")
+"""Operators that leave the order of the elements in memory as it is."""
+
 
 class NodeKind(Enum):
     """How the elements of a result depend on those of the inputs."""

@@ -9,8 +9,7 @@ from graphlib import TopologicalSorter
 
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph, GraphNode
-from ansorc.graph.node_kind import NodeKind, is_affine, is_permutation
-from ansorc.graph.passes.move_views import VIEWS
+from ansorc.graph.node_kind import VIEWS, NodeKind, is_affine, is_permutation
 
 _MOST_REUSED = 8.0
 """Operations for each element read and written, from which on a reduction is a product: what

@@ -17,7 +17,7 @@ from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import built_network, built_variants, chosen_programs
 from ansorc.graph.network_tune import NetworkTuneResult, round_line, tune_networks
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
 from ansorc.search.live_line import NotebookLine
@@ -66,7 +66,7 @@ def build(
     measure: MeasuredCall = "kernel",
     check_indices: bool = True,
 ) -> NetworkVariants: ...
-@checked
+@check_arguments
 def build(
     program: State | ComputeDAG | Task | Graph | GraphVariants,
     target: Target | str | None = None,
@@ -132,7 +132,7 @@ def tune(program: Graph, **settings: Unpack[NetworkSettings]) -> NetworkTuneResu
 def tune(
     program: Sequence[Graph] | GraphVariants, **settings: Unpack[NetworkSettings]
 ) -> list[NetworkTuneResult]: ...
-@checked
+@check_arguments
 def tune(
     program: Task | Graph | Sequence[Task | Graph] | GraphVariants,
     **settings: Unpack[NetworkSettings],

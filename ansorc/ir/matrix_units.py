@@ -15,9 +15,8 @@ from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, DType
 from ansorc.ir.expr import MatrixLoad, MatrixMultiply, Transpose
 from ansorc.ir.printer import expr_text
 from ansorc.ir.undefined import Undefined, first_undefined
+from ansorc.target.gpu import WARP_THREADS
 
-WARP = 32
-"""Threads that work together."""
 ROW_BYTES = 16
 """Of one row of the 8 that `ldmatrix` loads (PTX ISA, "Warp-level matrix load instruction")."""
 REGISTER_BYTES = 4
@@ -73,7 +72,7 @@ def check_matrix_multiply(expr: MatrixMultiply, total: DType, left: DType, right
 
 def given_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
     """Return what thread `number` gets of the rows that those of its warp have given."""
-    first, lane = number // WARP * WARP, number % WARP
+    first, lane = number // WARP_THREADS * WARP_THREADS, number % WARP_THREADS
     per = len(given[number]) // 4
     column, row = lane % 4 * per, lane // 4
     if is_transposed:
@@ -94,7 +93,7 @@ def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) ->
 
     The sums of floats are exact, or nearly, until they are rounded to `dtype` at the end.
     """
-    first, lane = number // WARP * WARP, number % WARP
+    first, lane = number // WARP_THREADS * WARP_THREADS, number % WARP_THREADS
     per = len(given[number]) // 6
     found: list[Any] = []
     for i in range(4):

@@ -4,7 +4,7 @@ In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 """
 
 from ansorc.errors import LanguageError
-from ansorc.lang.arguments import called_in_words
+from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.checks import checked
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
 from ansorc.lang.dag import ComputeDAG
@@ -130,5 +130,5 @@ _FUNCTIONS = (
     "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused in words, too
-    globals()[_name] = called_in_words(globals()[_name], LanguageError)
+    globals()[_name] = explain_call_errors(globals()[_name], LanguageError)
     globals()[_name].__module__ = __name__  # where pickle finds it

@@ -1,4 +1,4 @@
-"""What a computation reads, and how: the predicates of the sketch rules (paper, Table 1)."""
+"""Describe the reads of a computation: the predicates of the sketch rules (paper, Table 1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 
 EXPENSIVE = frozenset({"exp"})
-"""Calls too dear to be done again for each use."""
+"""Calls too expensive to be repeated for each use."""
 
 
 @dataclass(frozen=True)
@@ -24,45 +24,45 @@ class SimpleAccess:
 
     @property
     def has_repeated_axis(self) -> bool:
-        """Whether an axis is in two indices (a diagonal)."""
+        """Whether an axis appears in two indices (a diagonal)."""
         return len(set(self.axes)) < len(self.axes)
 
     @property
     def is_in_order(self) -> bool:
-        """Whether the axes come in the order of the loops (no transposition)."""
+        """Whether the axes are in the order of the loops (no transposition)."""
         return list(self.axes) == sorted(self.axes)
 
 
 def reads(op: ComputeOp) -> dict[str, tuple[Indices, ...]]:
-    """Return the indices of each load of `op`, by the name of the tensor, without repetition."""
-    found: dict[str, dict[Indices, None]] = {}
+    """Return the distinct indices of the loads of `op`, by name of the tensor."""
+    indices: dict[str, dict[Indices, None]] = {}
     for load in op.loads:
-        found.setdefault(load.buffer.name, {})[load.indices] = None
-    return {name: tuple(accesses) for name, accesses in found.items()}
+        indices.setdefault(load.buffer.name, {})[load.indices] = None
+    return {name: tuple(accesses) for name, accesses in indices.items()}
 
 
 def reads_of(reader: ComputeOp, producer: ComputeOp) -> tuple[Indices, ...]:
-    """Return the indices of each load by `reader` of what `producer` computes."""
-    found = reads(reader)
-    return tuple(a for buffer in producer.buffers for a in found.get(buffer.name, ()))
+    """Return the indices of each load by `reader` of the result of `producer`."""
+    indices = reads(reader)
+    return tuple(a for buffer in producer.buffers for a in indices.get(buffer.name, ()))
 
 
 def simple_access(op: ComputeOp, access: Indices) -> SimpleAccess | None:
     """Return which axes of `op` index the load `access`, or None where it is not simple."""
-    places = {axis.name: place for place, axis in enumerate(op.axes)}
+    numbers = {axis.name: number for number, axis in enumerate(op.axes)}
     axes: list[int] = []
     for index in access:
         if isinstance(index, Const):
             continue
         name = shifted_axis(index)
-        if name not in places:
+        if name not in numbers:
             return None
-        axes.append(places[name])
+        axes.append(numbers[name])
     return SimpleAccess(tuple(axes))
 
 
 def shifted_axis(index: Expr) -> str | None:
-    """Return v where `index` is v plus a constant, else None."""
+    """Return v if `index` is v plus a constant, else None."""
     form = affine(index)
     if form is None or len(form.terms) != 1:
         return None
@@ -71,14 +71,14 @@ def shifted_axis(index: Expr) -> str | None:
 
 
 def strictly_inlineable(op: ComputeOp) -> bool:
-    """Return whether `op` costs next to nothing where it is used (paper: IsStrictInlinable).
+    """Return whether inlining `op` costs next to nothing (paper: IsStrictInlinable).
 
-    So it is if all its loads are simple and in order, it has no branch, no `exp` and no reduction.
-    What reads no tensor is, with branches too.
+    This holds if all its loads are simple and in order, and it has no branch, no `exp` and no
+    reduction. A computation that reads no tensor may have branches, too.
     """
     if op.reduce_axes:
         return False
-    accesses = [simple_access(op, access) for found in reads(op).values() for access in found]
+    accesses = [simple_access(op, access) for indices in reads(op).values() for access in indices]
     if not accesses:
         return True
     if any(isinstance(node, Select) or is_expensive(node) for node in op.nodes()):
@@ -87,7 +87,7 @@ def strictly_inlineable(op: ComputeOp) -> bool:
 
 
 def gathers(op: ComputeOp, reader: ComputeOp) -> bool:
-    """Return whether `op` moves rows from where a tensor says, read once each by `reader`."""
+    """Return whether `op` gathers rows by indices of a tensor, and `reader` reads each row once."""
     accesses = reads_of(reader, op)
     if not (isinstance(op.body, Load) and op.axes and reader.axes and len(accesses) == 1):
         return False
@@ -101,25 +101,25 @@ def gathers(op: ComputeOp, reader: ComputeOp) -> bool:
 
 
 def has_data_reuse(op: ComputeOp) -> bool:
-    """Return whether `op` reads elements again and again, so that tiles pay (paper: HasDataReuse).
+    """Return whether `op` reads elements many times, so that tiling pays (paper: HasDataReuse).
 
-    A tensor is reused if some space axis longer than 1 is in none of its indices. One reused
-    tensor suffices with a reduction; else two are needed, and nothing that is read once for each
-    result: that alone takes longer than the tiles of others save (a norm's scale and its sums).
-    The hint `simplify_const_tensor_indices` says no.
+    A tensor is reused if some space axis longer than 1 is in none of its indices. With a reduction,
+    one reused tensor suffices. Without one, two are needed, and no tensor may be read once for each
+    result: such a read takes longer than tiles save (for example the scale and sums of a norm).
+    The hint `simplify_const_tensor_indices` disables tiling.
     """
     if "simplify_const_tensor_indices" in dict(op.hints):
         return False
-    found = [_is_reused(op, accesses) for accesses in reads(op).values()]
-    return any(found) if op.reduce_axes else all(found) and len(found) >= 2
+    are_reused = [_is_reused(op, accesses) for accesses in reads(op).values()]
+    return any(are_reused) if op.reduce_axes else all(are_reused) and len(are_reused) >= 2
 
 
 def _is_reused(op: ComputeOp, accesses: Iterable[Indices]) -> bool:
-    """Whether some space axis longer than 1 is in no index of a tensor."""
+    """Return whether some space axis longer than 1 is in no index of a tensor."""
     used = {name for access in accesses for index in access for name in free_vars(index)}
     return any(axis.extent > 1 and axis.name not in used for axis in op.axes)
 
 
 def is_expensive(node: object) -> bool:
-    """Return whether `node` is a call that is too dear to be done again for each use."""
+    """Return whether `node` is a call that is too expensive to be repeated for each use."""
     return isinstance(node, Call) and node.name in EXPENSIVE

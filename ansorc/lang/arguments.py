@@ -1,8 +1,8 @@
-"""Arguments of public functions, checked by their annotations.
+"""Check the arguments of public functions by their annotations.
 
-A value of another type is refused in words, before anything is computed with it; numbers of NumPy
-become Python's, and sequences tuples. So the annotation of a parameter is the one place that says
-what it takes.
+A value of another type is refused with a message before anything is computed with it. Numbers of
+NumPy become numbers of Python, and sequences become tuples. So the annotation of a parameter is the
+only description of its type.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ C = TypeVar("C", bound=type)
 Convert = Callable[[object], object]
 
 
-def checked(
+def check_arguments(
     function: Callable[P, R], error: Callable[[str], AnsorcError] = ArgumentError
 ) -> Callable[P, R]:
-    """Return `function` that raises `error` for arguments which its annotations do not take."""
+    """Return `function` wrapped: `error` is raised for arguments unlike its annotations."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        converted = _converted(function, error, args, kwargs)
+        converted = _convert(function, error, args, kwargs)
         try:
             return function(*converted, **kwargs)
         except TypeError as refusal:
@@ -45,7 +45,7 @@ def checked(
 
 
 def too_deep(what: str) -> LanguageError:
-    """Return the refusal of expressions that are nested deeper than Python's calls go."""
+    """Return the error for expressions that are nested deeper than Python's recursion limit."""
     return LanguageError(
         f"{what}: an expression is nested deeper than Python calls go "
         f"({sys.getrecursionlimit()}, from sys.getrecursionlimit): join terms in halves and not "
@@ -54,10 +54,10 @@ def too_deep(what: str) -> LanguageError:
     )
 
 
-def called_in_words(
+def explain_call_errors(
     function: Callable[P, R], error: Callable[[str], AnsorcError]
 ) -> Callable[P, R]:
-    """Return `function` that raises `error` for too few, too many and unknown arguments."""
+    """Return `function` wrapped: it raises `error` for missing, extra and unknown arguments."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -70,18 +70,18 @@ def called_in_words(
     return call
 
 
-def with_checked_methods(kind: C) -> C:
-    """Return the class `kind`, whose own public methods check their arguments."""
+def check_methods(kind: C) -> C:
+    """Make the public methods of the class `kind` check their arguments; return the class."""
     for name, value in list(vars(kind).items()):
         if inspect.isfunction(value) and not name.startswith("_"):
-            setattr(kind, name, checked(value))
+            setattr(kind, name, check_arguments(value))
     return kind
 
 
 def _refuse_call(
     function: Callable[..., object], error: Callable[[str], AnsorcError], refusal: TypeError
 ) -> None:
-    """Raise `error` if Python refused the call itself; what is raised inside has more frames."""
+    """Raise `error` if Python refused the call itself; errors from inside have more frames."""
     if refusal.__traceback__ is None or refusal.__traceback__.tb_next is not None:
         return
     parameters = inspect.signature(function).parameters.values()
@@ -91,48 +91,51 @@ def _refuse_call(
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """What a parameter takes, in words, and how a value becomes that; None: anything."""
+class _Accepted:
+    """The values that a parameter accepts, in words, and their conversion."""
 
     words: str
     convert: Convert
 
 
 class _UnfitError(Exception):
-    """A value that a parameter does not take."""
+    """A value that a parameter does not accept."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the parameters of a function take; those without a place here take anything."""
+    """The types of the parameters of a function; None stands for any value."""
 
-    positional: tuple[tuple[str, _Taken | None], ...]
-    rest: tuple[str, _Taken | None] | None
-    named: Mapping[str, _Taken | None]
+    positional: tuple[tuple[str, _Accepted | None], ...]
+    rest: tuple[str, _Accepted | None] | None
+    named: Mapping[str, _Accepted | None]
 
 
-def _converted(
+def _convert(
     function: Callable[..., object],
     error: Callable[[str], AnsorcError],
     args: tuple[object, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, ...]:
-    """Return `args` as what the parameters take, and change `kwargs` so; raise `error` if not."""
+    """Return `args` converted to the parameters' types, and convert `kwargs` in place.
+
+    Raise `error` for a value that does not fit.
+    """
     plan = _plan(function)
-    found: list[object] = []
-    for place, value in enumerate(args):
-        known = plan.positional[place] if place < len(plan.positional) else plan.rest
-        found.append(value if known is None else _fit(function, error, *known, value))
+    converted: list[object] = []
+    for position, value in enumerate(args):
+        known = plan.positional[position] if position < len(plan.positional) else plan.rest
+        converted.append(value if known is None else _fit(function, error, *known, value))
     for name, value in kwargs.items():
         kwargs[name] = _fit(function, error, name, plan.named.get(name), value)
-    return tuple(found)
+    return tuple(converted)
 
 
 def _fit(
     function: Callable[..., object],
     error: Callable[[str], AnsorcError],
     name: str,
-    taken: _Taken | None,
+    taken: _Accepted | None,
     value: object,
 ) -> object:
     if taken is None:
@@ -147,14 +150,14 @@ def _fit(
 @cache
 def _plan(function: Callable[..., object]) -> _Plan:
     hints = typing.get_type_hints(function)
-    positional: list[tuple[str, _Taken | None]] = []
-    rest, named = None, dict[str, _Taken | None]()
+    positional: list[tuple[str, _Accepted | None]] = []
+    rest, named = None, dict[str, _Accepted | None]()
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints.get(name)
         if parameter.kind is parameter.VAR_KEYWORD:
             named |= _of_options(hint)
             continue
-        taken = None if hint is None else _taken(hint)
+        taken = None if hint is None else _read_annotation(hint)
         if parameter.kind is parameter.VAR_POSITIONAL:
             rest = name, taken
             continue
@@ -164,37 +167,37 @@ def _plan(function: Callable[..., object]) -> _Plan:
     return _Plan(tuple(positional), rest, named)
 
 
-def _of_options(hint: object) -> dict[str, _Taken | None]:
-    """Return what the keys of Unpack[TypedDict] take."""
+def _of_options(hint: object) -> dict[str, _Accepted | None]:
+    """Return the types of the keys of Unpack[TypedDict]."""
     (options,) = typing.get_args(hint) or (None,)
     if not typing.is_typeddict(options):
         return {}
-    return {name: _taken(each) for name, each in typing.get_type_hints(options).items()}
+    return {name: _read_annotation(each) for name, each in typing.get_type_hints(options).items()}
 
 
-def _taken(hint: Any) -> _Taken | None:
-    """Return what an annotation takes, None where that cannot be told from a value."""
+def _read_annotation(hint: Any) -> _Accepted | None:
+    """Return the values that an annotation accepts; None if no value can be checked."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _one_of([_taken(part) for part in parts])
+        return _one_of([_read_annotation(part) for part in parts])
     if origin in (Sequence, Iterable, list, tuple):
-        return _list_of(None if not parts else _taken(parts[0]))
+        return _list_of(None if not parts else _read_annotation(parts[0]))
     kind = origin if isinstance(origin, type) else hint
     if kind is Callable or origin is Callable:
-        return _Taken("a function", _callable)
+        return _Accepted("a function", _callable)
     if origin is typing.Literal and all(isinstance(part, str) for part in parts):
         return _PLAIN[str]  # which words there are says the function
     if not isinstance(kind, type) or typing.is_typeddict(kind):
         return None
     if getattr(kind, "_is_protocol", False):
-        return _Taken(f"an object like {kind.__name__}", lambda value: _alike(value, kind))
+        return _Accepted(f"an object like {kind.__name__}", lambda value: _alike(value, kind))
     words = _WORDS.get(kind.__name__, f"a {kind.__name__}")
-    return _Taken(words, lambda value: _instance(value, kind))
+    return _Accepted(words, lambda value: _instance(value, kind))
 
 
-def _one_of(options: Sequence[_Taken | None]) -> _Taken | None:
+def _one_of(options: Sequence[_Accepted | None]) -> _Accepted | None:
     known = [option for option in options if option is not None]
     if len(known) < len(options):
         return None
@@ -208,10 +211,10 @@ def _one_of(options: Sequence[_Taken | None]) -> _Taken | None:
         raise _UnfitError
 
     words = dict.fromkeys(option.words for option in known)
-    return _Taken(" or ".join(words), convert)
+    return _Accepted(" or ".join(words), convert)
 
 
-def _list_of(element: _Taken | None) -> _Taken:
+def _list_of(element: _Accepted | None) -> _Accepted:
     def convert(value: object) -> object:
         parts = as_list(value)
         if parts is None and isinstance(value, str) and element is _PLAIN[str]:
@@ -220,7 +223,7 @@ def _list_of(element: _Taken | None) -> _Taken:
             raise _UnfitError
         return tuple(parts if element is None else map(element.convert, parts))
 
-    return _Taken("a list" if element is None else f"a list, each {element.words}", convert)
+    return _Accepted("a list" if element is None else f"a list, each {element.words}", convert)
 
 
 def _instance(value: object, kind: type) -> object:
@@ -230,7 +233,7 @@ def _instance(value: object, kind: type) -> object:
 
 
 def _alike(value: object, kind: type) -> object:
-    """Return a value that has all public members of a protocol; a class has none of its objects."""
+    """Return `value` if it has all public members of the protocol `kind`; a class has none."""
     names = {name for each in kind.__mro__[:-1] for name in (*vars(each), *each.__annotations__)}
     members = [name for name in names if not name.startswith("_")]
     if isinstance(value, type) or not all(hasattr(value, name) for name in members):
@@ -271,12 +274,12 @@ def _nothing(value: object) -> object:
     raise _UnfitError
 
 
-_PLAIN: Mapping[Any, _Taken | None] = {
-    int: _Taken("an integer", _integer),
-    float: _Taken("a number", _number),
-    bool: _Taken("True or False", _truth),
-    str: _Taken("text", lambda value: _instance(value, str)),
-    type(None): _Taken("None", _nothing),
+_PLAIN: Mapping[Any, _Accepted | None] = {
+    int: _Accepted("an integer", _integer),
+    float: _Accepted("a number", _number),
+    bool: _Accepted("True or False", _truth),
+    str: _Accepted("text", lambda value: _instance(value, str)),
+    type(None): _Accepted("None", _nothing),
     Any: None,
     object: None,
 }

@@ -1,4 +1,4 @@
-"""Body: what the function of a `compute` may look like."""
+"""The types of the functions that `compute` and `compute_tuple` accept."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Element: TypeAlias = "ScalarLike | Reduction | TupleReduction"
-"""What the function of a `compute` returns."""
+"""The result of the function of a `compute`."""
 Elements: TypeAlias = "tuple[ScalarLike, ...] | TupleReduction"
-"""What the function of a `compute_tuple` returns."""
+"""The result of the function of a `compute_tuple`."""
 Found: TypeAlias = "tuple[Expr, ...] | Reduction | TupleReduction"
-"""The same with Python numbers made literals."""
+"""A result with Python numbers replaced by literals."""
 FixedRank: TypeAlias = (
     Callable[[Scalar], T]
     | Callable[[Scalar, Scalar], T]

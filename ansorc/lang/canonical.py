@@ -1,4 +1,4 @@
-"""The same mathematics in an order and under names that follow from the structure alone."""
+"""Put a DAG into an order and give it names that depend on its structure alone."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from ansorc.lang.hints import AXIS_HINTS, hint_axes
 def in_order(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> tuple[ComputeOp, ...]:
     """Return `ops`, producers first, in the order in which the outputs among `params` need them.
 
-    What an operation reads first comes first, so independent operations have an order of their own,
-    in whichever they were given. Those that nothing needs come last.
+    Operations come in the order in which they are read, so the order of independent operations
+    does not depend on the order in which they were given. Unused operations come last.
     """
     makers = {buffer.name: op for op in ops for buffer in op.buffers}
     wanted = [makers[buffer.name] for buffer in params if buffer.name in makers]
-    found: dict[str, ComputeOp] = {}
+    ordered: dict[str, ComputeOp] = {}
     stack = [(op, False) for op in reversed((*wanted, *ops))]
     while stack:
         op, is_ready = stack.pop()
-        if op.name in found:
+        if op.name in ordered:
             continue
         if is_ready:
-            found[op.name] = op
+            ordered[op.name] = op
             continue
         sources = [makers[buffer.name] for buffer in op.reads if buffer.name in makers]
         stack += [(op, True), *((source, False) for source in reversed(sources))]
-    return tuple(found.values())
+    return tuple(ordered.values())
 
 
-def canonical(
+def rename_canonically(
     params: Sequence[Buffer], ops: Sequence[ComputeOp]
 ) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
-    """Return the DAG with tensors called t0, t1, … (params first) and axes a0, a1, …"""
+    """Return the DAG with tensors named t0, t1, … (params first) and axes a0, a1, …"""
     named = dict.fromkeys(b.name for b in (*params, *(b for op in ops for b in op.buffers)))
-    names = {name: f"t{place}" for place, name in enumerate(named)}
+    names = {name: f"t{number}" for number, name in enumerate(named)}
     return (
         tuple(replace(buffer, name=names[buffer.name]) for buffer in params),
-        tuple(renamed(op, names) for op in ops),
+        tuple(rename_op(op, names) for op in ops),
     )
 
 
-def renamed(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
-    """Return `op` with its tensors called as `tensors` says, its axes a0, a1, … and its
-    temporaries s0, s1, …"""
+def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
+    """Return `op` with its tensors renamed by `tensors`, its axes to a0, a1, … and its
+    temporaries to s0, s1, …"""
     axes = {axis.name: f"a{i}" for i, axis in enumerate((*op.axes, *op.reduce_axes))}
-    scalars = {one.buffer.name: f"s{i}" for i, one in enumerate(op.temporaries)}
+    scalars = {temporary.buffer.name: f"s{i}" for i, temporary in enumerate(op.temporaries)}
     names = {**tensors, **scalars}
 
     def rule(node: Node) -> Node | None:
@@ -66,17 +66,19 @@ def renamed(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
         op,
         axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
         reduce_axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
-        hints=_renamed_hints(op, axes),
+        hints=_rename_hints(op, axes),
         temporaries=tuple(
-            replace(one, buffer=replace(one.buffer, name=scalars[one.buffer.name]))
-            for one in op.temporaries
+            replace(
+                temporary, buffer=replace(temporary.buffer, name=scalars[temporary.buffer.name])
+            )
+            for temporary in op.temporaries
         ),
     )
     buffers = [replace(buffer, name=tensors[buffer.name]) for buffer in op.buffers]
     return changed.with_buffers(buffers).with_bodies(lambda body: rewrite(body, rule))
 
 
-def _renamed_hints(op: ComputeOp, axes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _rename_hints(op: ComputeOp, axes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, ",".join(axes[axis] for axis in hint_axes(op.hints, name)))
         if name in AXIS_HINTS

@@ -1,4 +1,4 @@
-"""What makes computations legal: names, dtypes, ranks, order, and that reads lie in tensors."""
+"""Check that computations are legal: names, dtypes, ranks, order, and reads inside tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_TERMS = 2**62
 
 
 def check_op(op: ComputeOp) -> None:
-    """Raise LanguageError, saying what to do instead, where `op` has no meaning."""
+    """Raise LanguageError if `op` is not legal; the message suggests what to do instead."""
     axes = [axis.name for axis in (*op.axes, *op.reduce_axes)]
     if len(set(axes)) != len(axes):
         raise LanguageError(f"'{op.name}' has two axes of one name: {', '.join(axes)}")
@@ -71,7 +71,7 @@ def _extents(op: ComputeOp) -> str:
 
 
 def _check_combiner(op: ComputeOp) -> None:
-    """Raise LanguageError unless the combiner of `op` takes as many values as it computes."""
+    """Raise LanguageError unless the combiner of `op` fits the number of its results."""
     if isinstance(op.combiner, Reducer):
         check_reducer(op.combiner, [buffer.dtype for buffer in op.buffers], op.name)
     elif op.combiner is not None and op.more:
@@ -105,7 +105,7 @@ def _check_dtypes(op: ComputeOp) -> None:
 
 
 def _check_hints(op: ComputeOp, axes: list[str]) -> None:
-    inner, outer = (hint_axes(op.hints, f"no_split_at_{place}") for place in ("inner", "outer"))
+    inner, outer = (hint_axes(op.hints, f"no_split_at_{end}") for end in ("inner", "outer"))
     for name in set(inner).intersection(outer):
         raise LanguageError(
             f"'{op.name}' has '{name}' in no_split_at_inner and in no_split_at_outer; choose one"

@@ -1,4 +1,4 @@
-"""What one `compute` means: its axes, its reduction and its body, as an immutable value."""
+"""One `compute` as an immutable value: its axes, its reduction and its body."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Axis:
 
 
 class Combiner(Enum):
-    """How the terms of a reduction are put together."""
+    """The operation that combines the terms of a reduction."""
 
     SUM = "sum"
     MAX = "max"
@@ -32,7 +32,7 @@ class Combiner(Enum):
     PROD = "prod"
     ANY = "any"
     ALL = "all"
-    """ANY and ALL take bools, the others numbers."""
+    """ANY and ALL combine bools, the others numbers."""
 
     @property
     def is_logical(self) -> bool:
@@ -40,7 +40,7 @@ class Combiner(Enum):
         return self in (Combiner.ANY, Combiner.ALL)
 
     def identity(self, dtype: DType) -> Const:
-        """Return the value that changes nothing: 0 for a sum, the lowest `dtype` for max."""
+        """Return the neutral value: 0 for a sum, the lowest value of `dtype` for max."""
         return identity(_OPERATORS[self], dtype)
 
     def combine(self, left: Expr, right: Expr) -> Expr:
@@ -68,23 +68,23 @@ class Output:
 
 @dataclass(frozen=True)
 class Temporary:
-    """A value that is computed once for each element: what comes after it loads `buffer[]`."""
+    """A value that is computed once for each element; later parts load it as `buffer[]`."""
 
     buffer: Buffer
     value: Expr
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of the value, of other temporaries too."""
+        """The loads of the value, including loads of other temporaries."""
         return tuple(node for node in walk(self.value) if isinstance(node, Load))
 
     @cached_property
     def size(self) -> int:
-        """How many nodes the value has."""
+        """The number of nodes of the value."""
         return sum(1 for _ in walk(self.value))
 
-    def changed(self, change: Callable[[Expr], Expr]) -> Temporary:
-        """Return it with its value changed; the same one if that is none."""
+    def with_value(self, change: Callable[[Expr], Expr]) -> Temporary:
+        """Return the temporary with `change` applied to its value; itself if nothing changes."""
         value = change(self.value)
         return self if value is self.value else Temporary(self.buffer, value)
 
@@ -122,7 +122,7 @@ class ComputeOp:
 
     @property
     def parts(self) -> tuple[Expr, ...]:
-        """All that is computed for an element: the temporaries, then the bodies."""
+        """All values computed for an element: the temporaries, then the bodies."""
         return (*(temporary.value for temporary in self.temporaries), *self.bodies)
 
     def nodes(self) -> Iterator[Node]:
@@ -134,31 +134,31 @@ class ComputeOp:
     def loads(self) -> tuple[Load, ...]:
         """The loads of tensors by the parts, in order."""
         nodes = (node for body in self.bodies for node in walk(body))
-        found = [node for node in nodes if isinstance(node, Load)]
+        loads = [node for node in nodes if isinstance(node, Load)]
         if not self.temporaries:
-            return tuple(found)
+            return tuple(loads)
         held = {temporary.buffer.name for temporary in self.temporaries}
         before = [load for temporary in self.temporaries for load in temporary.loads]
-        return tuple(load for load in (*before, *found) if load.buffer.name not in held)
+        return tuple(load for load in (*before, *loads) if load.buffer.name not in held)
 
     @cached_property
     def indices(self) -> dict[str, tuple[tuple[Expr, ...], ...]]:
-        """For each tensor that the parts read, the different indices along each dimension."""
-        found: dict[str, list[dict[Expr, None]]] = {}
+        """The distinct indices along each dimension, for each tensor that the parts read."""
+        indices: dict[str, list[dict[Expr, None]]] = {}
         for load in self.loads:
-            columns = found.setdefault(load.buffer.name, [{} for _ in load.indices])
+            columns = indices.setdefault(load.buffer.name, [{} for _ in load.indices])
             for column, index in zip(columns, load.indices, strict=True):
                 column[index] = None
-        return {name: tuple(map(tuple, columns)) for name, columns in found.items()}
+        return {name: tuple(map(tuple, columns)) for name, columns in indices.items()}
 
     @cached_property
     def reads(self) -> tuple[Buffer, ...]:
-        """The tensors that the parts read, without repetition, first read first."""
+        """The tensors that the parts read, each once, in order of the first read."""
         return tuple({load.buffer.name: load.buffer for load in self.loads}.values())
 
     @property
     def identities(self) -> tuple[Const, ...]:
-        """What a reduction begins with, for each of `buffers`."""
+        """The initial value of a reduction, for each of `buffers`."""
         if isinstance(self.combiner, Reducer):
             return self.combiner.identities
         return () if self.combiner is None else (self.combiner.identity(self.buffer.dtype),)
@@ -172,22 +172,22 @@ class ComputeOp:
 
     @cached_property
     def plain(self) -> ComputeOp:
-        """The computation without its checks, but for those that read what it does not read else.
+        """The computation without its checks; itself if it has none.
 
-        It is the same one if there are none.
+        A check that reads a tensor which nothing else reads is kept.
         """
         if not any(isinstance(node, Checked) for node in self.nodes()):
             return self
-        return self.with_bodies(lambda body: rewrite(body, _unchecked))
+        return self.with_bodies(lambda body: rewrite(body, _drop_check))
 
     def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
         """Return the computation with each of its parts changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
-        before = tuple(temporary.changed(change) for temporary in self.temporaries)
+        before = tuple(temporary.with_value(change) for temporary in self.temporaries)
         return replace(self, body=change(self.body), more=more, temporaries=before)
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
-        """Return the computation with `new` read, by the same indices, where it read `old`."""
+        """Return the computation with each read of `old` replaced by a read of `new`."""
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name == old.name:
@@ -197,16 +197,16 @@ class ComputeOp:
         return self.with_bodies(lambda body: rewrite(body, rule))
 
     def with_buffers(self, buffers: Sequence[Buffer]) -> ComputeOp:
-        """Return the computation of `buffers` instead, called like the first."""
+        """Return the computation of `buffers` instead, with the name of the first."""
         pairs = zip(buffers[1:], self.more, strict=True)
         more = tuple(replace(output, buffer=buffer) for buffer, output in pairs)
         return replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
 
 
-def _unchecked(node: Node) -> Node | None:
-    """Return the value of a check that reads no other tensors than the value."""
+def _drop_check(node: Node) -> Node | None:
+    """Return the value of a check that reads no other tensors than the value does."""
     if not isinstance(node, Checked):
         return None
     told = {part.buffer.name for part in walk(node) if isinstance(part, Load)}
-    own = {part.buffer.name for part in walk(node.value) if isinstance(part, Load)}
-    return node.value if told == own else None
+    read = {part.buffer.name for part in walk(node.value) if isinstance(part, Load)}
+    return node.value if told == read else None

@@ -18,38 +18,41 @@ def contract(factors: Sequence[Array], shape: Sequence[int], rank: int) -> Array
     has `rank` dimensions, extent 1 where no factor varies.
     """
     inner = range(rank, len(shape))
-    alike = [place for place in inner if all(array.shape[place] == 1 for array in factors)]
-    scale = math.prod(shape[place] for place in alike)
+    constant = [d for d in inner if all(array.shape[d] == 1 for array in factors)]
+    scale = math.prod(shape[d] for d in constant)
     arrays: list[Array] = [
-        _summed(array, [p for p in _held(array, inner) if p not in _held_by(factors, n, inner)])
+        _sum_over(
+            array,
+            [p for p in _varying(array, inner) if p not in _varying_elsewhere(factors, n, inner)],
+        )
         for n, array in enumerate(factors)
     ]
     while len(arrays) > 2:
-        one, other = min(
-            combinations(range(len(arrays)), 2), key=lambda pair: _left(arrays, pair, rank)
+        first, second = min(
+            combinations(range(len(arrays)), 2), key=lambda pair: _size_after(arrays, pair, rank)
         )
-        rest: list[Array] = [array for n, array in enumerate(arrays) if n not in (one, other)]
-        waiting = {place for array in rest for place in _held(array, inner)}
-        summed = [place for place in inner if place not in waiting]
-        arrays = [*rest, _matmul(arrays[one], arrays[other], summed)]
+        rest: list[Array] = [array for n, array in enumerate(arrays) if n not in (first, second)]
+        waiting = {d for array in rest for d in _varying(array, inner)}
+        summed = [d for d in inner if d not in waiting]
+        arrays = [*rest, _matmul(arrays[first], arrays[second], summed)]
     left, right = arrays if len(arrays) == 2 else (arrays[0], np.ones((1,) * len(shape)))
     product = _matmul(left, right.astype(left.dtype, copy=False), list(inner))
     product = product.reshape(product.shape[:rank])
     return product if scale == 1 else product * product.dtype.type(scale)
 
 
-def _held(array: Array, places: Iterable[int]) -> list[int]:
-    """Those of `places` along which an array varies."""
-    return [place for place in places if array.shape[place] > 1]
+def _varying(array: Array, dimensions: Iterable[int]) -> list[int]:
+    """Return those of `dimensions` along which `array` varies."""
+    return [d for d in dimensions if array.shape[d] > 1]
 
 
-def _held_by(arrays: Sequence[Array], apart: int, places: Sequence[int]) -> set[int]:
-    """The places that arrays other than the one at `apart` hold."""
-    return {p for n, array in enumerate(arrays) if n != apart for p in _held(array, places)}
+def _varying_elsewhere(arrays: Sequence[Array], number: int, dimensions: Sequence[int]) -> set[int]:
+    """Return those of `dimensions` along which arrays other than array `number` vary."""
+    return {p for n, array in enumerate(arrays) if n != number for p in _varying(array, dimensions)}
 
 
-def _left(arrays: Sequence[Array], pair: tuple[int, int], rank: int) -> int:
-    """How many elements are left of two arrays that become one."""
+def _size_after(arrays: Sequence[Array], pair: tuple[int, int], rank: int) -> int:
+    """Return the number of elements of the product of a pair of arrays."""
     rest = [array for n, array in enumerate(arrays) if n not in pair]
     extents = np.maximum(*(arrays[n].shape for n in pair))
     is_summed = np.all([np.equal(array.shape, 1) for array in rest], axis=0)
@@ -57,26 +60,26 @@ def _left(arrays: Sequence[Array], pair: tuple[int, int], rank: int) -> int:
     return math.prod(map(int, np.where(is_summed, 1, extents)))
 
 
-def _summed(array: Array, places: Sequence[int]) -> Array:
+def _sum_over(array: Array, places: Sequence[int]) -> Array:
     if not places:
         return array
     return np.sum(array, axis=tuple(places), keepdims=True, dtype=array.dtype)
 
 
 def _matmul(left: Array, right: Array, summed: Sequence[int]) -> Array:
-    """Contract two arrays over the places `summed`: each is in both of them or in none.
+    """Contract two arrays over the dimensions `summed`; each varies in both arrays or in neither.
 
-    The other dimensions are those of both (batch), of the left (rows) and of the right (columns).
-    The result has all dimensions, extent 1 where it was summed.
+    The other dimensions vary in both arrays (batch), in the left (rows) or in the right (columns).
+    The result has all dimensions, with extent 1 where it was summed.
     """
     both: list[int] = []
     rows: list[int] = []
     columns: list[int] = []
-    for place in range(left.ndim):
-        if place in summed:
+    for d in range(left.ndim):
+        if d in summed:
             continue
-        in_left, in_right = left.shape[place] > 1, right.shape[place] > 1
-        (both if in_left and in_right else rows if in_left else columns).append(place)
+        in_left, in_right = left.shape[d] > 1, right.shape[d] > 1
+        (both if in_left and in_right else rows if in_left else columns).append(d)
     inner = list(summed)
     batch, m, n = (_sizes(left, both), _sizes(left, rows), _sizes(right, columns))
     depth = math.prod(_sizes(left, inner))
@@ -86,5 +89,5 @@ def _matmul(left: Array, right: Array, summed: Sequence[int]) -> Array:
     return result.transpose(np.argsort([*both, *rows, *columns, *inner]))
 
 
-def _sizes(array: Array, places: Sequence[int]) -> list[int]:
-    return [array.shape[place] for place in places]
+def _sizes(array: Array, dimensions: Sequence[int]) -> list[int]:
+    return [array.shape[d] for d in dimensions]

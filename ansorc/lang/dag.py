@@ -11,7 +11,7 @@ from typing import Self
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.arguments import too_deep
-from ansorc.lang.canonical import canonical, in_order
+from ansorc.lang.canonical import in_order, rename_canonically
 from ansorc.lang.check import check_ops
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
@@ -34,7 +34,7 @@ class ComputeDAG:
     """In the order in which the outputs need them (`in_order`)."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        """Make the DAG of `tensors`, all its inputs and outputs in call order.
+        """Build the DAG of `tensors`, all its inputs and outputs in call order.
 
         Raise LanguageError where inputs are missing, tensors are listed twice or share a name.
         """
@@ -68,14 +68,14 @@ class ComputeDAG:
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""
         is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        found = self._by_name.get(name) if is_text else None
-        if found is None:
+        named = self._by_name.get(name) if is_text else None
+        if named is None:
             known = ", ".join(f"'{op.name}'" for op in self.ops)
             raise LanguageError(f"nothing computes '{name}'; there are {known}")
-        return found
+        return named
 
     def producers(self, name: str) -> tuple[str, ...]:
-        """Return the names of the inputs and computations that `name` reads, first read first."""
+        """Return the names of the inputs and computations that `name` reads, in reading order."""
         return tuple(dict.fromkeys(self._source(buffer) for buffer in self.op(name).reads))
 
     def readers(self, name: str) -> tuple[str, ...]:
@@ -93,8 +93,10 @@ class ComputeDAG:
 
     @cached_property
     def plain(self) -> ComputeDAG:
-        """The same computation without its checks (`ComputeOp.plain`), and without what is promised
-        of its inputs; this one if it has neither."""
+        """The computation without checks (`ComputeOp.plain`) and without promises of inputs.
+
+        It is this DAG itself if it has neither.
+        """
         ops = tuple(op.plain for op in self.ops)
         promised = [b for b in self.params if b.promised is not None or b.is_sorted]
         if not promised and all(new is old for new, old in zip(ops, self.ops, strict=True)):
@@ -108,12 +110,14 @@ class ComputeDAG:
     @cached_property
     def canonical(self) -> ComputeDAG:
         """The same computation with tensors t0, t1, … and axes a0, a1, …: equal for equal keys."""
-        return ComputeDAG.of_ops(*canonical(self.params, self.ops))
+        return ComputeDAG.of_ops(*rename_canonically(self.params, self.ops))
 
     @cached_property
     def key(self) -> str:
-        """A hash of the mathematics: names of tensors and axes, and checks of what they read, do
-        not count, all else does."""
+        """A hash of the mathematics.
+
+        It does not depend on names of tensors and axes, nor on checks of values that are read.
+        """
         return hashlib.sha256(self.plain.canonical.to_text().encode()).hexdigest()[:20]
 
     def to_text(self) -> str:
@@ -122,7 +126,7 @@ class ComputeDAG:
 
     @staticmethod
     def from_text(text: str) -> ComputeDAG:
-        """Return the DAG that `to_text` wrote; raise ParseError or LanguageError if it is none."""
+        """Return the DAG that `to_text` wrote; raise ParseError or LanguageError on other text."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ParseError(f"the text of a DAG is {short_text(text)}; give what to_text wrote")
         return ComputeDAG.of_ops(*parse_dag(text))
@@ -140,13 +144,13 @@ class ComputeDAG:
 
     @cached_property
     def _readers(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        readers: dict[str, tuple[str, ...]] = {}
         for op in self.ops:
             for name in self.producers(op.name):
-                found[name] = (*found.get(name, ()), op.name)
-        return found
+                readers[name] = (*readers.get(name, ()), op.name)
+        return readers
 
     def _source(self, buffer: Buffer) -> str:
-        """The name of the computation that fills `buffer`, or its own if it is an input."""
+        """Return the name of the computation that fills `buffer`, or of the input itself."""
         op = self._by_name.get(buffer.name)
         return buffer.name if op is None else op.name

@@ -7,8 +7,8 @@
         hint always_unroll_inner = "j"
     params A, B, C
 
-Further outputs of a computation follow it, and so does a reduction of tuples, an element a line:
-what it begins with, and what (l0, l1, …) and (r0, r1, …) combine to.
+Lines after a computation give its further outputs. A reduction of tuples also has one line for each
+element: the initial value, and the result of combining (l0, l1, …) with (r0, r1, …).
 
     compute S: float32[4] (i: 4) tuple over (k: 8) = A[i, k]
         also Q: float32[4] = A[i, k] * A[i, k]
@@ -61,7 +61,7 @@ def dag_text(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> str:
 
 
 def parse_dag(text: str) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
-    """Return what `dag_text` wrote; raise ParseError with the line that has no meaning."""
+    """Return the parameters and computations of `text`; raise ParseError with the wrong line."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -96,53 +96,55 @@ def _axes_text(axes: Sequence[Axis]) -> str:
 
 @dataclass
 class _Reader:
-    """What the lines so far said."""
+    """The tensors and computations of the lines read so far."""
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     ops: list[ComputeOp] = field(default_factory=list[ComputeOp])
     params: tuple[Buffer, ...] | None = None
 
     def line(self, text: str) -> None:
-        """Read one line; raise ParseError or LanguageError where it has no meaning."""
+        """Read one line; raise ParseError or LanguageError if it is not valid."""
         if self.params is not None:
             raise ParseError("nothing may follow the line 'params …'")
-        if found := _INPUT.fullmatch(text):
-            buffer = _promised(self._buffer(found), found)
+        if match_ := _INPUT.fullmatch(text):
+            buffer = _add_promise(self._buffer(match_), match_)
             self.buffers[buffer.name] = buffer
-        elif found := _COMPUTE.fullmatch(text):
-            op = self._op(found)
+        elif match_ := _COMPUTE.fullmatch(text):
+            op = self._op(match_)
             self.ops.append(op)
             self.buffers[op.name] = op.buffer
-        elif (found := _ALSO.fullmatch(text)) and self.ops:
-            self._also(found)
-        elif (found := _COMBINE.fullmatch(text)) and self.ops:
-            self._combine(found["identity"], found["body"])
-        elif (found := _HINT.fullmatch(text)) and self.ops:
-            self._hint(found["name"], found["value"])
-        elif found := _PARAMS.fullmatch(text):
-            self.params = tuple(self._known(name.strip()) for name in found["names"].split(","))
+        elif (match_ := _ALSO.fullmatch(text)) and self.ops:
+            self._also(match_)
+        elif (match_ := _COMBINE.fullmatch(text)) and self.ops:
+            self._combine(match_["identity"], match_["body"])
+        elif (match_ := _HINT.fullmatch(text)) and self.ops:
+            self._hint(match_["name"], match_["value"])
+        elif match_ := _PARAMS.fullmatch(text):
+            self.params = tuple(
+                self._buffer_named(name.strip()) for name in match_["names"].split(",")
+            )
         else:
             raise ParseError(
                 "expected 'input …', 'compute …', 'also …', 'combine …', 'hint …' or 'params …'"
             )
 
-    def _buffer(self, found: re.Match[str]) -> Buffer:
-        name = found["name"]
+    def _buffer(self, match_: re.Match[str]) -> Buffer:
+        name = match_["name"]
         check_tensor_name(name)
         if name in self.buffers:
             raise ParseError(f"there are two tensors '{name}'")
-        return Buffer(name, tuple(_integers(found["shape"])), dtype(found["dtype"]))
+        return Buffer(name, tuple(_integers(match_["shape"])), dtype(match_["dtype"]))
 
-    def _op(self, found: re.Match[str]) -> ComputeOp:
-        buffer = self._buffer(found)
-        axes, reduce_axes = _axes(found["axes"]), _axes(found["reduce"] or "")
-        body: Expr = parse_expr(found["body"], self.buffers, _variables(axes, reduce_axes))
-        combiner = _combiner(found["combiner"]) if found["combiner"] else None
+    def _op(self, match_: re.Match[str]) -> ComputeOp:
+        buffer = self._buffer(match_)
+        axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
+        body: Expr = parse_expr(match_["body"], self.buffers, _variables(axes, reduce_axes))
+        combiner = _combiner(match_["combiner"]) if match_["combiner"] else None
         return ComputeOp(buffer.name, buffer, axes, reduce_axes, combiner, body)
 
-    def _also(self, found: re.Match[str]) -> None:
-        op, buffer = self.ops[-1], self._buffer(found)
-        body = parse_expr(found["body"], self.buffers, _variables(op.axes, op.reduce_axes))
+    def _also(self, match_: re.Match[str]) -> None:
+        op, buffer = self.ops[-1], self._buffer(match_)
+        body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
 
@@ -168,7 +170,7 @@ class _Reader:
         op = self.ops[-1]
         self.ops[-1] = replace(op, hints=(*op.hints, (name, str(text))))
 
-    def _known(self, name: str) -> Buffer:
+    def _buffer_named(self, name: str) -> Buffer:
         if name not in self.buffers:
             raise ParseError(f"there is no tensor '{name}'; there is {', '.join(self.buffers)}")
         return self.buffers[name]
@@ -206,12 +208,12 @@ def _combiner(word: str) -> Combiner | Reducer:
         raise ParseError(f"'{word}' is no way to reduce; use {known}") from None
 
 
-def _promised(buffer: Buffer, found: re.Match[str]) -> Buffer:
-    """Return an input with what its line says besides."""
+def _add_promise(buffer: Buffer, match_: re.Match[str]) -> Buffer:
+    """Return an input with its promises: constant, range, sorted."""
     ends = None
-    if found["low"] is not None:
+    if match_["low"] is not None:
         number = float if buffer.dtype.is_float else int
-        ends = number(found["low"]), number(found["high"])
+        ends = number(match_["low"]), number(match_["high"])
     return replace(
-        buffer, promised=ends, is_sorted=bool(found["sorted"]), constant=bool(found["constant"])
+        buffer, promised=ends, is_sorted=bool(match_["sorted"]), constant=bool(match_["constant"])
     )

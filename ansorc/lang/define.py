@@ -68,11 +68,11 @@ def compute(
 
     `fn` returns an expression, a Python number, or a reduction (`sum`, `max`, `min`, `prod`, `any`,
     `all`, or one of 1-tuples). Its parameter names, or else `axes`, name the axes. `hints` are for
-    the search (lang/hints.py). Raise LanguageError where that has no meaning: a wrong rank, mixed
-    dtypes, a read outside of a tensor, a bad name.
+    the search (lang/hints.py). Raise LanguageError on a wrong rank, mixed dtypes, a read outside of
+    a tensor, or a bad name.
     """
-    space, value = _traced(shape, fn, name, axes)
-    op = _made((str(name),), space, _one(name, value), value, hints)
+    space, value = _trace(shape, fn, name, axes)
+    op = _make_op((str(name),), space, _one(name, value), value, hints)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
 
@@ -110,34 +110,34 @@ def compute_tuple(
     """Return several tensors of `shape`, computed at the same time: `fn` returns their elements.
 
     `fn` returns a tuple of expressions, or one reduction of tuples (`argmax`, `argmin`, or one made
-    by `reducer`). `name` is a list of their names, or one to which .0, .1, … is added. All else
-    is as in `compute`. Raise LanguageError where that does, and for another number of names.
+    by `reducer`). `name` is a list of their names, or one name to which .0, .1, … is added. The
+    rest is as in `compute`. Raise LanguageError as `compute` does, and on a wrong number of names.
     """
     stem = name if isinstance(name, str) else "compute"
-    space, value = _traced(shape, fn, stem, axes)
-    found = _many(stem, value)
-    count = len(found) if isinstance(found, tuple) else len(found.bodies)
+    space, value = _trace(shape, fn, stem, axes)
+    bodies = _many(stem, value)
+    count = len(bodies) if isinstance(bodies, tuple) else len(bodies.bodies)
     names = [stage_name(name, f"{n}") for n in range(count)] if isinstance(name, str) else name
     if (names := as_list(names)) is None:
         raise LanguageError(f"the names are {short_text(name)}; give text, or a list of names")
     if len(names) != count:
         raise LanguageError(f"{count} tensors are computed, but the names are {tuple(names)}")
-    for one in names:
-        check_tensor_name(one)
-    op = _made(tuple(map(str, names)), space, found, value, hints)
+    for tensor_name in names:
+        check_tensor_name(tensor_name)
+    op = _make_op(tuple(map(str, names)), space, bodies, value, hints)
     return tuple(
-        Tensor(buffer, op, isinstance(one, AutoName), place)
-        for place, (buffer, one) in enumerate(zip(op.buffers, names, strict=True))
+        Tensor(buffer, op, isinstance(tensor_name, AutoName), output)
+        for output, (buffer, tensor_name) in enumerate(zip(op.buffers, names, strict=True))
     )
 
 
-def _traced(
+def _trace(
     shape: int | Sequence[int],
     fn: Callable[..., Element | Elements],
     name: str,
     axes: Sequence[str] | None,
 ) -> tuple[tuple[Axis, ...], Element | Elements]:
-    """Return the axes of a compute and what its function returns for them."""
+    """Return the axes of a compute and the result of its function for them."""
     check_tensor_name(name)
     extents = extents_of(shape, name)
     if not callable(fn):
@@ -159,16 +159,16 @@ def _traced(
     return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
 
 
-def _made(
+def _make_op(
     names: tuple[str, ...],
     space: tuple[Axis, ...],
-    found: Found,
+    bodies: Found,
     value: Element | Elements,
     hints: Hints | None,
 ) -> ComputeOp:
-    """Return a computation; raise LanguageError where it has no meaning or breaks laws."""
+    """Return a computation; raise LanguageError if it is not legal or its reducer breaks laws."""
     try:
-        op = _op(names, space, found, as_hints({} if hints is None else hints))
+        op = _op(names, space, bodies, as_hints({} if hints is None else hints))
         check_op(op)
     except RecursionError as deep:
         raise too_deep(f"the definition of '{names[0]}'") from deep
@@ -203,7 +203,7 @@ def _op(
 
 
 def _one(name: str, value: Element | Elements) -> Found:
-    """Return what the function of a `compute` gave; raise LanguageError unless it is one value."""
+    """Return the result of the function of a `compute`; raise LanguageError unless it is one."""
     if isinstance(value, TupleReduction) and len(value.bodies) > 1:
         raise LanguageError(
             f"the function of '{name}' returned {len(value.bodies)} values; use compute_tuple, "
@@ -213,7 +213,7 @@ def _one(name: str, value: Element | Elements) -> Found:
 
 
 def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduction:
-    """Return what the function of a `compute_tuple` gave; raise LanguageError on other things."""
+    """Return the results of the function of a `compute_tuple`; raise LanguageError otherwise."""
     if isinstance(value, TupleReduction):
         return value
     if not isinstance(value, tuple) or not value:
@@ -240,12 +240,12 @@ def _reduce_axes(
 ) -> dict[int, tuple[Axis, int]]:
     """Return the axis and the first value of each reduce axis, by identity."""
     taken = {axis.name for axis in space}
-    found: dict[int, tuple[Axis, int]] = {}
+    numbered: dict[int, tuple[Axis, int]] = {}
     for axis in axes:
         name = unique_name(axis.name, taken)
         taken.add(name)
-        found[id(axis.expr)] = (Axis(name, axis.extent), axis.lo)
-    return found
+        numbered[id(axis.expr)] = (Axis(name, axis.extent), axis.lo)
+    return numbered
 
 
 def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
@@ -278,7 +278,7 @@ def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, .
         and parameter.default is parameter.empty
     ]
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        names += [f"i{place}" for place in range(len(names), rank)]
+        names += [f"i{d}" for d in range(len(names), rank)]
     if len(names) != rank:
         raise LanguageError(
             f"'{name}' has {rank} dimensions, but its function takes {len(names)} parameters "

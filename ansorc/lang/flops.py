@@ -1,4 +1,4 @@
-"""How many arithmetic operations a computation does, counted as the paper's figures count them."""
+"""Count the arithmetic operations of a computation as the paper's figures do."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ansorc.lang.reducer import Reducer
 def op_flops(op: ComputeOp) -> float:
     """Return the operations of `op`, or its hint `flop`.
 
-    An arithmetic, comparing or logical node counts 1 if an operand is of the result's kind (so
-    index arithmetic in a float computation is free); calls, loads and casts count 0; a reduction
-    adds one combining operation for each term (a Reducer what its results cost); of two arms the
-    dearer one counts.
+    An arithmetic, comparing or logical node counts 1 if an operand has the kind of the result, so
+    index arithmetic in a float computation is free. Calls, loads and casts count 0. A reduction
+    adds one combining operation for each term; a Reducer adds the operations of its results. Of two
+    arms of a condition the more expensive one counts.
     """
     hinted = dict(op.hints).get("flop")
     if hinted is not None:

@@ -1,7 +1,7 @@
 """Evaluate an expression for a whole box of axis values at once, with NumPy.
 
-Axis number d lies along dimension d of every array; an array has extent 1 along axes on which it
-does not depend, so that what repeats is computed once.
+Axis number d is dimension d of every array. An array has extent 1 along axes on which it does not
+depend, so repeated values are computed once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ansorc.lang.strided import strided_view
 
 Mask: TypeAlias = "NDArray[np.bool_] | None"
 FloatType: TypeAlias = "np.dtype[np.floating[Any]] | None"
-"""What all floats are computed in; None: each in its own dtype, as kernels do."""
+"""The type in which all floats are computed; None: each in its own dtype, as kernels do."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Grid:
     rank: int
 
     def evaluate(self, expr: Expr, mask: Mask = None) -> Array:
-        """Return the values of `expr`; only where `mask` holds must loads lie inside tensors.
+        """Return the values of `expr`.
 
-        Raise LanguageError where one does not.
+        Raise LanguageError if a load is outside of its tensor where `mask` holds.
         """
         match expr:
             case Const(value, dtype):
@@ -85,9 +85,9 @@ class Grid:
                 self.check(expr, mask)
                 return self.evaluate(value, mask)
             case Cast(dtype, operand):
-                return converted(self.evaluate(operand, mask), self.numpy_type(dtype))
+                return convert(self.evaluate(operand, mask), self.numpy_type(dtype))
             case Call(name, args):
-                return self._called(name, [self.evaluate(arg, mask) for arg in args])
+                return self._call(name, [self.evaluate(arg, mask) for arg in args])
             case Load():
                 return self.load(expr, mask, self.tensors[expr.buffer.name])
             case Ramp() | Broadcast() | Dot() | Reduce():
@@ -101,15 +101,15 @@ class Grid:
         """Return the type that values of `dtype` are computed in."""
         return dtype.numpy if self.floats is None or not dtype.is_float else self.floats
 
-    def _called(self, name: str, args: Sequence[Array]) -> Array:
-        """A math function; of narrow floats in double precision, rounded once."""
+    def _call(self, name: str, args: Sequence[Array]) -> Array:
+        """Return a math function; for narrow floats in double precision, rounded once."""
         if self.floats is not None:
             return FUNCTIONS[name](*args)
-        found = FUNCTIONS[name](*(arg.astype(np.float64, copy=False) for arg in args))
-        return found.astype(args[0].dtype, copy=False)
+        result = FUNCTIONS[name](*(arg.astype(np.float64, copy=False) for arg in args))
+        return result.astype(args[0].dtype, copy=False)
 
     def _literal(self, value: float, dtype: DType) -> Array:
-        """Return a literal as its dtype holds it: 0.1 of float32 is not 0.1."""
+        """Return a literal with the precision of its dtype: 0.1 as float32 is not 0.1."""
         rounded = np.array(value, dtype.numpy).astype(self.numpy_type(dtype))
         return rounded.reshape((1,) * self.rank)
 
@@ -139,33 +139,33 @@ class Grid:
             raise fault_error(f"'{self.op_name}'", site, ())
 
     def load(self, load: Load, mask: Mask, tensor: Array) -> Array:
-        """Return the elements of `tensor`, which stands for the buffer of `load`, at its places."""
+        """Return the elements that `load` reads; `tensor` is the contents of its buffer."""
         if not load.indices:
             return tensor.reshape((1,) * self.rank)
         view = strided_view(tensor, load.indices, self.axes)
         if view is not None:
             return view
         indices: list[Array] = []
-        for place, expr in enumerate(load.indices):
-            index, extent = self.evaluate(expr, mask), tensor.shape[place]
+        for dimension, expr in enumerate(load.indices):
+            index, extent = self.evaluate(expr, mask), tensor.shape[dimension]
             outside = (index < 0) | (index >= extent)
             if outside.any():
                 if mask is None or np.logical_and(mask, outside).any():
-                    self._refuse(load, place, index[outside])
+                    self._refuse(load, dimension, index[outside])
                 index = np.clip(index, 0, extent - 1)
             indices.append(index)
         return tensor[tuple(indices)]
 
-    def _refuse(self, load: Load, place: int, wrong: Array) -> None:
+    def _refuse(self, load: Load, dimension: int, wrong: Array) -> None:
         name = load.buffer.name
         raise LanguageError(
-            f"'{self.op_name}' reads '{name}' outside of it: index {place} is {wrong.flat[0]}, "
-            f"but the extent is {load.buffer.shape[place]}"
+            f"'{self.op_name}' reads '{name}' outside of it: index {dimension} is {wrong.flat[0]}, "
+            f"but the extent is {load.buffer.shape[dimension]}"
         )
 
 
-def converted(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return `values` as `dtype`; floats outside the range of an integer become its nearest."""
+def convert(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return `values` as `dtype`; floats outside the range of an integer are clamped to it."""
     if values.dtype.name == "bfloat16":
         values = values.astype(np.float32)
     if values.dtype.kind != "f" or dtype.kind not in "iu":

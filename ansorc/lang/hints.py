@@ -1,4 +1,4 @@
-"""Hints of a compute for the search: which exist, and how they are written down."""
+"""Hints of a compute for the search: the known ones, and their normal form."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ KNOWN_HINTS = {
     "task_scheduler_tag": "tasks of one tag are alike",
     "flop": "floating point operations to count, instead of those of the body",
 }
-"""The hints that the search knows, and what they say."""
+"""The hints that the search knows, with their meaning."""
 
 
 def as_hints(given: Hints) -> tuple[tuple[str, str], ...]:
     """Return `given` sorted by name, lists joined by commas; raise LanguageError on unknown ones.
 
-    A name with a dot in it is a hint of somebody's own rules and always allowed.
+    A name with a dot is a hint for user-defined rules and always allowed.
     """
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LanguageError(f"hints are a dict of names and values, not {short_text(given)}")
@@ -46,7 +46,7 @@ def as_hints(given: Hints) -> tuple[tuple[str, str], ...]:
 
 
 def hint_axes(hints: tuple[tuple[str, str], ...], name: str) -> tuple[str, ...]:
-    """Return the axes, or tensors, that the hint `name` lists; none without that hint."""
+    """Return the axes or tensors that the hint `name` lists; none if it is not given."""
     value = dict(hints).get(name, "")
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
@@ -58,7 +58,7 @@ def _text(name: str, value: str | float | Sequence[str]) -> str:
     if isinstance(value, str):
         return str(value)
     names = as_list(value)
-    if names is None or not all(isinstance(one, str) for one in names):
+    if names is None or not all(isinstance(name_, str) for name_ in names):
         raise LanguageError(
             f"the hint {name} is {short_text(value)}; give text, a number or a list of names"
         )

@@ -1,4 +1,4 @@
-"""Refuse definitions that read outside of a tensor, where that can be known."""
+"""Refuse definitions that read outside of a tensor, if that can be decided."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def check_reads_in_range(op: ComputeOp) -> None:
     """Raise LanguageError for an index that leaves its tensor for some values of the axes.
 
     Affine indices are decided exactly. Others, and those in an arm of `if_then_else`, are decided
-    by trying all values of the axes that matter, if these are few; what depends on the contents of
-    tensors is not decided.
+    by trying all values of the axes that matter, if these are few. Indices that depend on the
+    contents of tensors are not decided.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
     for body in op.bodies:
         for load, guards in _guarded_loads(body, ()):
-            for place, index in enumerate(load.indices):
-                _Read(op.name, load, place, index).check(guards, ranges)
+            for dimension, index in enumerate(load.indices):
+                _Read(op.name, load, dimension, index).check(guards, ranges)
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,21 @@ class _Read:
     index: Expr
 
     def check(self, guards: Sequence[Expr], ranges: Mapping[str, Interval]) -> None:
-        found = bounds(self.index, ranges)
+        interval = bounds(self.index, ranges)
         extent = self.load.buffer.shape[self.place]
-        if found is not None and found[0] >= 0 and found[1] < extent:
+        if interval is not None and interval[0] >= 0 and interval[1] < extent:
             return
-        if found is not None and not guards and affine(self.index) is not None:
+        if interval is not None and not guards and affine(self.index) is not None:
             axes = ", ".join(f"{n} in 0..{ranges[n][1]}" for n in sorted(free_vars(self.index)))
-            low, high = found
+            low, high = interval
             self._refuse(f"{low}" if low == high else f"{low}..{high} for {axes}")
-        promised = self._promised(ranges) if not guards else None
+        promised = self._promised_bounds(ranges) if not guards else None
         if promised is not None and (promised[0] < 0 or promised[1] >= extent):
             self._refuse(f"{promised[0]}..{promised[1]} by what is promised of the values read")
         self._try_all(guards, ranges)
 
-    def _promised(self, ranges: Mapping[str, Interval]) -> Interval | None:
-        """The values of an index that is a sum of axes and of elements with a promised range."""
+    def _promised_bounds(self, ranges: Mapping[str, Interval]) -> Interval | None:
+        """Return the bounds of a sum of axes and of elements with a promised range, or None."""
         total = linear(self.index)
         loads = [part for part in walk(self.index) if isinstance(part, Load)]
         if total is None or not loads or any(load.buffer.promised is None for load in loads):
@@ -124,15 +124,15 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def _relevant(index: Expr, guards: Sequence[Expr]) -> list[Expr]:
-    """Return the guards that share variables with `index`, directly or over other guards."""
+    """Return the guards that share variables with `index`, directly or through other guards."""
     names = free_vars(index)
     if not names:
         return list(guards)
     while True:
-        found = [guard for guard in guards if names & free_vars(guard)]
-        reached = names.union(*(free_vars(guard) for guard in found))
+        related = [guard for guard in guards if names & free_vars(guard)]
+        reached = names.union(*(free_vars(guard) for guard in related))
         if reached == names:
-            return found
+            return related
         names = reached
 
 

@@ -1,4 +1,4 @@
-"""Numbers and dtypes as users give them: Python's own, NumPy's and those of ml_dtypes."""
+"""Read numbers and dtypes that users give: those of Python, NumPy and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansorc.ir.expr import Const
 from ansorc.ir.interpret_math import integer_range
 
 DTypeLike: TypeAlias = str | DType | np.dtype[Any] | type[Any]
-"""A dtype: its name, or one of NumPy or ml_dtypes."""
+"""A dtype: its name, or a dtype of NumPy or ml_dtypes."""
 _NO_BOOL = (
     "a Python bool is no condition of the program: it is decided while the program is being "
     "defined; write a condition like A[i] == 0.0, or choose by Python's own if between two "
@@ -31,11 +31,11 @@ def as_dtype(given: object) -> DType:
         return given
     if isinstance(given, str):
         return dtype_named(given)
-    found = given
+    dtype_ = given
     if isinstance(given, type) and (issubclass(given, np.generic) or given in (bool, int, float)):
-        found = np.dtype(cast("type[Any]", given))
-    if isinstance(found, np.dtype):
-        named = cast("np.dtype[Any]", found)
+        dtype_ = np.dtype(cast("type[Any]", given))
+    if isinstance(dtype_, np.dtype):
+        named = cast("np.dtype[Any]", dtype_)
         if named.isnative and named.name in SCALARS:
             return SCALARS[named.name]
     text, known = short_text(cast(object, given)), ", ".join(SCALARS)
@@ -43,7 +43,7 @@ def as_dtype(given: object) -> DType:
 
 
 def as_number(value: object) -> float | None:
-    """Return the Python bool, int or float that `value` is, or None if it is no number.
+    """Return `value` as a Python bool, int or float; None if it is not a number.
 
     Scalars of NumPy and ml_dtypes are numbers, and so are arrays without dimensions.
     """
@@ -62,9 +62,9 @@ def as_number(value: object) -> float | None:
 
 
 def as_list(value: object) -> list[Any] | None:
-    """Return the members of a list, a tuple, an array or whatever else can be gone through.
+    """Return the members of a list, a tuple, an array or another sequence.
 
-    None for text, dicts and sets, whose members have no places, and for what has no members.
+    Return None for text, for dicts and sets (their members have no order), and for other values.
     """
     if isinstance(value, np.ndarray):
         return cast("np.ndarray[Any, Any]", value).tolist() if value.ndim == 1 else None
@@ -77,7 +77,7 @@ def as_list(value: object) -> list[Any] | None:
 
 
 def as_integer(value: object, what: str) -> int:
-    """Return the int that `value`, which is `what`, is; raise LanguageError for other things."""
+    """Return `value` as an int; raise LanguageError, naming it `what`, for other values."""
     number = as_number(value)
     if isinstance(number, int) and not isinstance(number, bool):
         return int(number)
@@ -85,7 +85,7 @@ def as_integer(value: object, what: str) -> int:
 
 
 def as_truth(value: object, what: str) -> bool:
-    """Return the bool that `value`, which is `what`, is; raise LanguageError for other things."""
+    """Return `value` as a bool; raise LanguageError, naming it `what`, for other values."""
     number = as_number(value)
     if isinstance(number, bool):
         return number
@@ -95,9 +95,9 @@ def as_truth(value: object, what: str) -> bool:
 def literal(value: float, dtype: DType) -> Const:
     """Return a Python number as a literal of `dtype`.
 
-    Raise LanguageError where it does not fit: a fraction or a number out of range for an integer, a
-    finite number that would be infinite as a float, a bool for a number, and all but 0 and 1 for a
-    bool.
+    Raise LanguageError for values that do not fit: a fraction or a number out of range as an
+    integer, a finite number that would be infinite as a float, a bool as a number, and numbers
+    other than 0 and 1 as a bool.
     """
     if isinstance(value, bool):
         if not dtype.is_bool:
@@ -108,7 +108,7 @@ def literal(value: float, dtype: DType) -> Const:
             raise LanguageError(f"{value} on bool: a bool is True or False; compare the number")
         return Const(bool(value), dtype)
     if dtype.is_float:
-        return Const(_rounded(value, dtype), dtype)
+        return Const(_round(value, dtype), dtype)
     if isinstance(value, float) and not value.is_integer():
         raise LanguageError(f"{value} on {dtype}: cast the {dtype} operand to a float dtype first")
     low, high = integer_range(dtype)
@@ -127,7 +127,7 @@ def refuse_bool(value: object) -> None:
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Return whether a function can be called with `count` arguments; False if nobody can tell."""
+    """Return whether a function accepts `count` arguments; False if that is unknown."""
     try:
         inspect.signature(function).bind(*range(count))
     except (TypeError, ValueError):
@@ -136,23 +136,23 @@ def takes(function: Callable[..., object], count: int) -> bool:
 
 
 def short_text(value: object) -> str:
-    """Return what `value` is, in at most a line."""
+    """Return a text for `value` of at most one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _rounded(value: float, dtype: DType) -> float:
-    """Return `value` as a float; raise LanguageError where `dtype` has only infinity for it."""
+def _round(value: float, dtype: DType) -> float:
+    """Return `value` as a float; raise LanguageError if it is finite but infinite in `dtype`."""
     try:
-        found = float(value)
+        number = float(value)
         with np.errstate(over="ignore"):
-            is_held = math.isinf(found) or math.isfinite(
-                float(cast(float, dtype.numpy.type(found)))
+            is_held = math.isinf(number) or math.isfinite(
+                float(cast(float, dtype.numpy.type(number)))
             )
     except OverflowError:
-        is_held, found = False, math.inf
-    if math.isnan(found) or is_held:
-        return found
+        is_held, number = False, math.inf
+    if math.isnan(number) or is_held:
+        return number
     raise LanguageError(
         f"{short_text(value)} is infinite as a {dtype}: write float('inf') where that is meant, or "
         'cast the operand first, like x.astype("float64")'
@@ -160,7 +160,7 @@ def _rounded(value: float, dtype: DType) -> float:
 
 
 def _wider(value: float) -> str:
-    """Return the name of an integer dtype that holds `value`, float64 if none does."""
+    """Return the name of an integer dtype that can hold `value`, or float64."""
     names = ("int16", "int32", "int64", "uint64")
     ranges = ((name, integer_range(SCALARS[name])) for name in names)
     return next((n for n, (low, high) in ranges if low <= value <= high), "float64")

@@ -1,4 +1,4 @@
-"""Names of tensors and axes: which are allowed, and which may be numbered to be unique."""
+"""Check names of tensors and axes, and number those that need not be unique."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TENSOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
 
 class AutoName(str):
-    """A name that nobody chose: where two tensors of a DAG have it, a number makes it unique."""
+    """A default name: if two tensors of a DAG have it, one gets a number."""
 
     __slots__ = ()
 
 
 def stage_name(name: str, suffix: str) -> str:
-    """Return the name of a stage inside the operator `name`: `conv.pad`; automatic if that is."""
+    """Return the name of a stage of the operator `name`, as `conv.pad`; automatic if that is."""
     return type(name)(f"{name}.{suffix}")
 
 
@@ -45,7 +45,7 @@ def check_axis_name(name: str) -> None:
 
 
 def unique_name(name: str, taken: Container[str]) -> str:
-    """Return `name`, or with the first number behind its first word that makes it new."""
+    """Return `name`; if it is taken, append the first free number to its first word."""
     head, dot, rest = name.partition(".")
     candidate, count = str(name), 0
     while candidate in taken:

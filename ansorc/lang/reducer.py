@@ -1,4 +1,4 @@
-"""Reducer: a user's own way to put the terms of a reduction together, tuple by tuple."""
+"""Reducer: a user-defined way to combine the terms of a reduction, tuple by tuple."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Combine = Callable[[tuple[Scalar, ...], tuple[Scalar, ...]], Sequence[ScalarLike
 
 @dataclass(frozen=True)
 class Reducer:
-    """`results[k]` is element k of the tuple that (l0, l1, …) and (r0, r1, …) combine to.
+    """A function that combines the tuples (l0, l1, …) and (r0, r1, …) to the tuple `results`.
 
-    It must be associative and commutative, up to rounding: schedules add terms in any order. The
-    tuple `identities` changes nothing.
+    It must be associative and commutative, up to rounding: schedules combine terms in any order.
+    The tuple `identities` is neutral.
     """
 
     identities: tuple[Const, ...]
@@ -29,16 +29,16 @@ class Reducer:
 
     @property
     def value(self) -> str:
-        """The word for it where a Combiner has its name."""
+        """The word for it in texts in which a Combiner has its name."""
         return "tuple"
 
     @property
     def operands(self) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
-        """The variables that `results` consist of: those of the left and of the right tuple."""
+        """The variables of `results`: those of the left and of the right tuple."""
         return operands([identity.dtype for identity in self.identities])
 
     def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Return the tuple that the terms `right` and the results `left` so far combine to."""
+        """Return the results `left` combined with the terms `right`."""
         mine, theirs = self.operands
         values = {var.name: expr for var, expr in zip(mine, left, strict=True)}
         values |= {var.name: expr for var, expr in zip(theirs, right, strict=True)}
@@ -47,20 +47,20 @@ class Reducer:
 
 def operands(dtypes: Sequence[DType]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
     """Return variables l0, l1, … and r0, r1, … for two tuples of elements of `dtypes`."""
-    left = tuple(Var(f"l{place}", dtype) for place, dtype in enumerate(dtypes))
-    return left, tuple(Var(f"r{place}", var.dtype) for place, var in enumerate(left))
+    left = tuple(Var(f"l{number}", dtype) for number, dtype in enumerate(dtypes))
+    return left, tuple(Var(f"r{number}", var.dtype) for number, var in enumerate(left))
 
 
 def reducer_of(
     combine: Combine, identities: Sequence[ScalarLike], dtypes: Sequence[DType], name: str
 ) -> Reducer:
-    """Return `combine` as a Reducer of tuples of `dtypes`; raise LanguageError where it is none."""
+    """Return `combine` as a Reducer of tuples of `dtypes`; raise LanguageError if not valid."""
     if len(identities) != len(dtypes):
         raise LanguageError(
             f"the reducer '{name}' has {len(identities)} identities, but is given {len(dtypes)} "
             "terms; give one for each"
         )
-    found = tuple(_literal(v, dtype, name) for v, dtype in zip(identities, dtypes, strict=True))
+    literals = tuple(_literal(v, dtype, name) for v, dtype in zip(identities, dtypes, strict=True))
     left, right = operands(dtypes)
     if not takes(combine, 2):
         raise LanguageError(
@@ -73,21 +73,21 @@ def reducer_of(
             f"return a tuple of {len(dtypes)}"
         )
     results = tuple(as_scalar(v, t).expr for v, t in zip(values, dtypes, strict=True))
-    reducer = Reducer(found, results)
+    reducer = Reducer(literals, results)
     check_reducer(reducer, dtypes, name)
     return reducer
 
 
 def check_reducer(reducer: Reducer, dtypes: Sequence[DType], name: str) -> None:
-    """Raise LanguageError unless `reducer` gives `dtypes` and reads nothing but its operands."""
+    """Raise LanguageError unless `reducer` returns `dtypes` and reads only its operands."""
     if not len(reducer.identities) == len(reducer.results) == len(dtypes):
         raise LanguageError(f"the reducer of '{name}' is not one of {len(dtypes)} values")
     known = {var for side in operands(dtypes) for var in side}
     triples = zip(reducer.identities, reducer.results, dtypes, strict=True)
-    for place, (identity, result, dtype) in enumerate(triples):
+    for number, (identity, result, dtype) in enumerate(triples):
         if identity.dtype != dtype or dtype_of(result) != dtype:
             raise LanguageError(
-                f"element {place} of the reducer of '{name}' is {dtype_of(result)} from "
+                f"element {number} of the reducer of '{name}' is {dtype_of(result)} from "
                 f"{identity.dtype}, but its term is {dtype}; cast the term or the result"
             )
         for node in walk(result):

@@ -1,12 +1,11 @@
-"""Whether a user's reducer may be applied in any order, tried on numbers that its terms can have.
+"""Test whether a user's reducer may be applied in any order, on numbers that its terms can have.
 
-A schedule combines terms in any order and begins wherever it likes, so a reducer must be
-associative and commutative, and its identity must change nothing. That is tried on 48 samples: the
-elements that the terms read are drawn (small numbers of both signs, zeros, equal ones, within what
-an input promises), axes lie in their ranges, and what several terms combine to is combined as well.
-All is tried on numbers up to 500 as well, and on the ends of 8-bit integers.
-Floats are computed in float64, so what rounding does is far below what is refused. NaN and infinite
-results say nothing.
+A schedule combines terms in any order and from any start, so a reducer must be associative and
+commutative, and its identity must be neutral. This is tested on 48 samples. The elements that terms
+read are drawn: small numbers of both signs, zeros, equal numbers, within the promised range of an
+input. Axes have values in their ranges, and combined terms are combined again. The test is repeated
+on numbers up to 500, and on the ends of 8-bit integers. Floats are computed in float64, so rounding
+errors are far below the tolerance. NaN and infinite results are ignored.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from ansorc.lang.grid import Grid
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.scalar import all_of, if_then_else
 from ansorc.lang.scalar_type import Scalar
-from ansorc.lang.tuple_fold import combined
+from ansorc.lang.tuple_fold import combine
 
 Elements: TypeAlias = list[Array]
-"""A tuple of each sample: an array for each of its elements."""
+"""A tuple for each sample: one array for each element of the tuple."""
 
 _SAMPLES = 48
 _TERMS = 5
 _PLAIN = ((1, 2, 3, 4, 5), (3, 1, 2, 5, 4), (-1, -2, -3, 1, 2), (2, 2, 1, 2, 1), (0, -3, 0, 1, -1))
-"""What is read in the first samples, so that what is shown is easy to follow."""
+"""The values read in the first samples; small, so that an error message is easy to follow."""
 _FAR = (500, -500, 300, -300, 255, -128, 127, 100, -100, 50, -50)
-"""What is read as well: a maximum may begin at -100, and a sum be cut at 100."""
+"""Further values that are read: a maximum may begin at -100, and a sum be cut at 100."""
 _TOLERANCE = 1e-6
 _FLOATS = np.dtype(np.float64)
 
 
 def check_laws(op: ComputeOp, name: str) -> None:
-    """Raise LanguageError, with numbers, where the Reducer of `op` breaks one of its laws.
+    """Raise LanguageError, with an example, if the Reducer of `op` breaks one of its laws.
 
-    Equal elements may be told apart by order if one of the two is the result: a search for the
-    largest that returns a place may prefer the left one.
+    The result may depend on the order of equal elements if it is one of them: a search for the
+    largest element that returns an index may prefer the left one.
     """
     assert isinstance(op.combiner, Reducer)
     with np.errstate(all="ignore"):
@@ -62,18 +61,18 @@ def check_laws(op: ComputeOp, name: str) -> None:
 
 
 def with_kept_identity(reducer: Reducer) -> Reducer:
-    """Return `reducer`; where two identities combine to NaN, with a test that keeps the right one.
+    """Return `reducer`, with a test for the identity if two identities combine to NaN.
 
-    Threads without terms combine identities, and -inf - -inf, as of a largest element, is NaN.
+    Threads without terms combine identities, and -inf - -inf (of a largest element) is NaN.
     """
     start = [np.array([each.value], _numpy(each.dtype)) for each in reducer.identities]
     with np.errstate(all="ignore"):
-        found = combined(reducer, start, start, _FLOATS)
-    if not any(each.dtype.kind == "f" and np.isnan(each).any() for each in found):
+        merged = combine(reducer, start, start, _FLOATS)
+    if not any(each.dtype.kind == "f" and np.isnan(each).any() for each in merged):
         return reducer
     left, right = (list(map(Scalar, side)) for side in reducer.operands)
     pairs = zip(left, reducer.identities, strict=True)
-    is_start = all_of(*(one == Scalar(identity) for one, identity in pairs))
+    is_start = all_of(*(element == Scalar(identity) for element, identity in pairs))
     results = [
         if_then_else(is_start, other, Scalar(result)).expr
         for other, result in zip(right, reducer.results, strict=True)
@@ -83,24 +82,24 @@ def with_kept_identity(reducer: Reducer) -> Reducer:
 
 @dataclass(frozen=True)
 class _Laws:
-    """The laws of one reducer, which is called `name`."""
+    """The laws of one reducer, named `name` in messages."""
 
     reducer: Reducer
     name: str
 
     def f(self, left: Elements, right: Elements) -> Elements:
-        """Return what the tuples of each sample combine to."""
-        return combined(self.reducer, left, right, _FLOATS)
+        """Return the combined tuples of each sample."""
+        return combine(self.reducer, left, right, _FLOATS)
 
     def check(self, x: Elements, y: Elements, z: Elements) -> None:
-        """Raise LanguageError where a law does not hold of one of the samples."""
-        one, other = self.f(x, y), self.f(y, x)
-        if (place := self._differing(one, other, (x, y), (x, y))) is not None:
-            a, b, c, d = (_shown(each, place) for each in (x, y, one, other))
+        """Raise LanguageError if a law does not hold for one of the samples."""
+        forward, backward = self.f(x, y), self.f(y, x)
+        if (sample := self._differing(forward, backward, (x, y), (x, y))) is not None:
+            a, b, c, d = (_show(each, sample) for each in (x, y, forward, backward))
             self._refuse("commutative", f"f({a}, {b}) = {c}, but f({b}, {a}) = {d}")
         first, second = self.f(self.f(x, y), z), self.f(x, self.f(y, z))
-        if (place := self._differing(first, second, (x, y, z), (x, y, z))) is not None:
-            a, b, c, d, e = (_shown(each, place) for each in (x, y, z, first, second))
+        if (sample := self._differing(first, second, (x, y, z), (x, y, z))) is not None:
+            a, b, c, d, e = (_show(each, sample) for each in (x, y, z, first, second))
             numbers = f"f(f({a}, {b}), {c}) = {d}, but f({a}, f({b}, {c})) = {e}"
             self._refuse("associative", numbers)
         self._check_identity(x)
@@ -108,9 +107,9 @@ class _Laws:
     def _check_identity(self, x: Elements) -> None:
         start = self.identity
         for left, right in ((start, x), (x, start)):
-            found = self.f(left, right)
-            if (place := self._differing(found, x, (), (x,))) is not None:
-                shown = [_shown(each, place) for each in (left, right, found)]
+            result = self.f(left, right)
+            if (sample := self._differing(result, x, (), (x,))) is not None:
+                shown = [_show(each, sample) for each in (left, right, result)]
                 raise LanguageError(
                     f"the identity of the reducer '{self.name}' changes a term: f({shown[0]}, "
                     f"{shown[1]}) = {shown[2]}; every reduction begins at it, so choose "
@@ -126,18 +125,20 @@ class _Laws:
 
     def _differing(
         self,
-        one: Elements,
-        other: Elements,
+        first: Elements,
+        second: Elements,
         tied: Sequence[Elements],
         operands: Sequence[Elements],
     ) -> int | None:
-        """Return the first sample in which two tuples differ, and not by the choice of `tied`."""
-        scale = 1.0 + np.max([_size(each) for t in (*operands, one, other) for each in t], axis=0)
-        same = [_same(a, b, scale) for a, b in zip(one, other, strict=True)]
+        """Return the first sample in which two tuples differ by more than a choice of `tied`."""
+        scale = 1.0 + np.max(
+            [_size(each) for t in (*operands, first, second) for each in t], axis=0
+        )
+        same = [_same(a, b, scale) for a, b in zip(first, second, strict=True)]
         known = np.all([_is_known(each) for t in operands for each in t], axis=0)
         differ = known & ~np.all(same, axis=0)
-        if tied and len(one) > 1:
-            chosen = [_is_one_of(each, tied, scale) for each in (one, other)]
+        if tied and len(first) > 1:
+            chosen = [_is_one_of(each, tied, scale) for each in (first, second)]
             differ &= ~(np.any(same, axis=0) & chosen[0] & chosen[1])
         return int(np.argmax(differ)) if differ.any() else None
 
@@ -150,9 +151,9 @@ class _Laws:
 
 
 def _terms(op: ComputeOp, *, is_far: bool = False) -> list[Elements]:
-    """Return some terms of the reduction of each sample, whose axes but those reduced agree.
+    """Return some terms of the reduction for each sample; only reduce axes differ between them.
 
-    `is_far`: what is read is far from 0.
+    With `is_far`, values that are read are far from 0.
     """
     rng = np.random.default_rng(0)
     reduced = {axis.name for axis in op.reduce_axes}
@@ -166,17 +167,17 @@ def _terms(op: ComputeOp, *, is_far: bool = False) -> list[Elements]:
         n: _far(load.buffer, rng) if is_far else _read(load.buffer, rng, is_first=not n)
         for n, load in enumerate(loads)
     }
-    found: list[Elements] = []
+    terms: list[Elements] = []
     for term in range(_TERMS):
         values = {axis.name: places[axis.name, term] for axis in (*op.axes, *op.reduce_axes)}
         for n, load in enumerate(loads):
             is_moving = any(free_vars(index) & reduced for index in load.indices)
             values[_name(n)] = read[n][term if is_moving else 0]
-        found.append(list(_evaluated(bodies, values)))
-    return found
+        terms.append(list(_evaluate(bodies, values)))
+    return terms
 
 
-def _evaluated(bodies: Sequence[Expr], values: Mapping[str, Array]) -> Iterator[Array]:
+def _evaluate(bodies: Sequence[Expr], values: Mapping[str, Array]) -> Iterator[Array]:
     grid = Grid(values, {}, _FLOATS, "reducer", 1)
     for body in bodies:
         yield np.broadcast_to(grid.evaluate(body), (_SAMPLES,))
@@ -224,7 +225,7 @@ def _far(buffer: Buffer, rng: np.random.Generator) -> Array:
 
 
 def _within(drawn: Array, promised: tuple[float, float] | None, dtype: DType) -> Array:
-    """Return numbers moved into what an input promises, or an unsigned dtype holds."""
+    """Return `drawn` moved into the promised range, or into that of an unsigned dtype."""
     numpy = _numpy(dtype)
     if promised is None:
         return (np.abs(drawn) if dtype.kind is Kind.UINT else drawn).astype(numpy)
@@ -236,12 +237,12 @@ def _within(drawn: Array, promised: tuple[float, float] | None, dtype: DType) ->
 
 
 def _numpy(dtype: DType) -> np.dtype[np.generic]:
-    """Return the type that numbers of `dtype` are tried in."""
+    """Return the type in which numbers of `dtype` are tested."""
     return _FLOATS if dtype.is_float else dtype.numpy
 
 
 def _size(values: Array) -> Array:
-    """Return how large finite values are, 0 for others."""
+    """Return the magnitude of finite values, and 0 for others."""
     wide = np.abs(values.astype(np.float64))
     return np.where(np.isfinite(wide), wide, 0.0)
 
@@ -250,26 +251,26 @@ def _is_known(values: Array) -> Array:
     return np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, np.bool_)
 
 
-def _same(one: Array, other: Array, scale: Array) -> Array:
-    """Return where two numbers are equal up to rounding, or one says nothing."""
-    if one.dtype.kind != "f":
-        return one == other
-    near = np.abs(one - other) <= _TOLERANCE * scale
-    return near | ~np.isfinite(one) | ~np.isfinite(other)
+def _same(first: Array, second: Array, scale: Array) -> Array:
+    """Return where two numbers are equal up to rounding, or one is not finite."""
+    if first.dtype.kind != "f":
+        return first == second
+    near = np.abs(first - second) <= _TOLERANCE * scale
+    return near | ~np.isfinite(first) | ~np.isfinite(second)
 
 
-def _is_one_of(found: Elements, operands: Sequence[Elements], scale: Array) -> Array:
+def _is_one_of(result: Elements, operands: Sequence[Elements], scale: Array) -> Array:
     """Return where a tuple is one of its operands."""
     hits = [
-        np.all([_same(a, b, scale) for a, b in zip(found, each, strict=True)], axis=0)
+        np.all([_same(a, b, scale) for a, b in zip(result, each, strict=True)], axis=0)
         for each in operands
     ]
     return np.any(hits, axis=0)
 
 
-def _shown(values: Elements, place: int) -> str:
+def _show(values: Elements, sample: int) -> str:
     """Return the tuple of a sample as text, without brackets if it is one number."""
     words = [
-        f"{each[place]:.6g}" if each.dtype.kind == "f" else f"{each[place]}" for each in values
+        f"{each[sample]:.6g}" if each.dtype.kind == "f" else f"{each[sample]}" for each in values
     ]
     return words[0] if len(words) == 1 else f"({', '.join(words)})"

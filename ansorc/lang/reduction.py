@@ -1,4 +1,4 @@
-"""Reductions: axes that are summed away, and sum, max, min, prod, any, all, argmax … over them."""
+"""Reductions: reduce axes, and sum, max, min, prod, any, all, argmax … over them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ansorc.lang.total_order import is_more_extreme, is_same
 from ansorc.lang.whole import Whole
 
 _FARTHEST = 2**62
-"""The farthest from 0 that a reduce axis goes: sums of two indices are integers of 64 bits."""
+"""The largest magnitude of a reduce axis: the sum of two indices must fit 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceVar(Var):
-    """The variable of a reduce axis, by identity: `compute` replaces it by `name + lo`."""
+    """The variable of a reduce axis, compared by identity; `compute` replaces it by `name + lo`."""
 
 
 class ReduceAxis(Scalar):
-    """An index that a reduction runs over `lo`, `lo + 1`, … for `extent` values.
+    """An index over which a reduction runs: `lo`, `lo + 1`, … for `extent` values.
 
-    Two axes are the same only if they are one object.
+    Axes are compared by identity.
     """
 
     __slots__ = ("extent", "lo", "name")
@@ -67,7 +67,7 @@ class TupleReduction(Whole):
     bodies: tuple[Expr, ...]
     axes: tuple[ReduceAxis, ...]
     name: str = ""
-    """What a user called it, whose laws are tried; "" for one of ansorc's own."""
+    """The name of a user's reducer, whose laws are tested; "" for a built-in one."""
 
     def advice(self) -> str:
         over = ", ".join(axis.name for axis in self.axes)
@@ -82,18 +82,18 @@ class TupleReduction(Whole):
 
 @dataclass(frozen=True)
 class TupleReducer:
-    """A way to combine tuples, yet without their dtypes; see `reducer`."""
+    """A way to combine tuples, without their dtypes; see `reducer`."""
 
     combine_tuples: Combine
     identities: tuple[ScalarLike, ...]
     name: str
     is_own: bool = False
-    """Whether it is one of ansorc's own, whose laws tests try."""
+    """Whether it is built in; its laws are then covered by ansorc's tests."""
 
     def __call__(self, *terms: ScalarLike, axis: Axes) -> TupleReduction:
         """Return the tuples of `terms` combined over the reduce axes `axis`.
 
-        Raise LanguageError where the reducer does not fit the number or dtypes of the terms.
+        Raise LanguageError if the reducer does not fit the number or dtypes of the terms.
         """
         axes, bodies = _axes(self.name, axis), tuple(as_scalar(term) for term in terms)
         dtypes = [body.dtype for body in bodies]
@@ -108,10 +108,10 @@ def reducer(
 ) -> TupleReducer:
     """Return a reduction of tuples, for use in `compute_tuple`.
 
-    `combine(left, right)` takes two tuples of scalars and returns the tuple that they combine to.
-    It must be associative and commutative (up to rounding), for a schedule combines in any order,
-    and the tuple `identities` combined with any other must give that other. `compute_tuple` tries
-    that on numbers, and refuses with those for which it does not hold (lang/reducer_laws.py).
+    `combine(left, right)` takes two tuples of scalars and returns the combined tuple. It must be
+    associative and commutative (up to rounding), since a schedule combines terms in any order.
+    Combining the tuple `identities` with any other tuple must give the other tuple. `compute_tuple`
+    tests this on numbers, and an error shows those for which it fails (lang/reducer_laws.py).
 
         moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
         S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))
@@ -131,7 +131,7 @@ def reducer(
 def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
     """Return an axis over 0 … domain - 1, or over lo … hi - 1 for the domain `(lo, hi)`.
 
-    Raise LanguageError where it is empty. A name that clashes inside a compute gets a number.
+    Raise LanguageError if it is empty. A name that clashes inside a compute gets a number.
     """
     check_axis_name(name)
     ends = (0, domain) if as_number(domain) is not None else domain
@@ -153,7 +153,7 @@ Axes = ReduceAxis | Sequence[ReduceAxis]
 def sum(expr: ScalarLike, axis: Axes) -> Reduction:
     """Return the sum of `expr` over the reduce axes `axis`: the whole body of a compute.
 
-    It is computed in the dtype of `expr`, so cast terms of 8 or 16 bits to what their sum needs:
+    It is computed in the dtype of `expr`, so cast terms of 8 or 16 bits to a wider dtype:
     `sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k)`.
     """
     return _reduction(Combiner.SUM, expr, axis)
@@ -185,40 +185,40 @@ def all(expr: ScalarLike, axis: Axes) -> Reduction:
 
 
 def argmax(expr: ScalarLike, axis: Axes) -> TupleReduction:
-    """Return (the largest `expr`, where it is): the whole of a `compute_tuple`.
+    """Return (the largest `expr`, its index): the whole body of a `compute_tuple`.
 
-    Where is the int64 value of the reduce axis; of several axes, the place in row-major order. The
-    first of equal ones wins, and NaN is the largest of all, as in NumPy. Raise LanguageError for
+    The index is the int64 value of the reduce axis; with several axes it counts in row-major order.
+    The first of equal terms wins, and NaN is the largest, as in NumPy. Raise LanguageError for
     several axes that do not begin at 0.
     """
     return _extreme(expr, axis, Combiner.MAX, "argmax")
 
 
 def argmin(expr: ScalarLike, axis: Axes) -> TupleReduction:
-    """Return (the smallest `expr`, where it is); see `argmax`."""
+    """Return (the smallest `expr`, its index); see `argmax`."""
     return _extreme(expr, axis, Combiner.MIN, "argmin")
 
 
 def _extreme(expr: ScalarLike, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
     axes, body = _axes(name, axis), as_scalar(expr)
-    place: Scalar = axes[0]
+    position: Scalar = axes[0]
     for inner in axes[1:]:
-        if [one for one in axes if one.lo]:
+        if [axis_ for axis_ in axes if axis_.lo]:
             raise LanguageError(f"{name} over several axes counts from 0; let all of them begin so")
-        place = place * inner.extent + inner
+        position = position * inner.extent + inner
     first = TupleReducer(
         lambda a, b: _better(a, b, combiner),
         (combiner.identity(body.dtype), const(2**63 - 1, INT64)),
         name,
         is_own=True,
     )
-    return first(body, place, axis=axes)
+    return first(body, position, axis=axes)
 
 
 def _better(
     left: tuple[Scalar, ...], right: tuple[Scalar, ...], combiner: Combiner
 ) -> tuple[Scalar, Scalar]:
-    """Return the (value, place) of two that is more extreme, the first of equal ones."""
+    """Return the more extreme of two (value, index) pairs; the first of equal ones."""
     (a, i), (b, j) = left, right
     is_beyond = is_more_extreme(a, b, largest=combiner is Combiner.MAX)
     is_left = any_of(is_beyond, all_of(is_same(a, b), i < j))
@@ -235,13 +235,13 @@ def _reduction(combiner: Combiner, expr: ScalarLike, axis: Axes) -> Reduction:
 
 
 def _term(verb: str, expr: ScalarLike) -> Scalar:
-    """Return what `verb` combines; raise LanguageError for a Python bool."""
+    """Return the terms that `verb` combines; raise LanguageError for a Python bool."""
     refuse_bool(expr)
     return as_scalar(expr)
 
 
 def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
-    """Return the axes that `verb` runs over; raise LanguageError unless they are some."""
+    """Return the axes over which `verb` runs; raise LanguageError if there are none."""
     if isinstance(axis, Scalar):
         axes = (axis,)
     elif (listed := as_list(axis)) is not None:
@@ -254,12 +254,12 @@ def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
         )
     if not axes:
         raise LanguageError(f"{verb} needs axis=, one reduce axis or a list of them")
-    for one in axes:
-        if not isinstance(one, ReduceAxis):  # pyright: ignore[reportUnnecessaryIsInstance]
+    for axis_ in axes:
+        if not isinstance(axis_, ReduceAxis):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LanguageError(
-                f"{verb} runs over {short_text(one)}, which is no reduce axis; make one by "
+                f"{verb} runs over {short_text(axis_)}, which is no reduce axis; make one by "
                 "ac.reduce_axis(extent)"
             )
-    if len({id(one) for one in axes}) < len(axes):
+    if len({id(axis_) for axis_ in axes}) < len(axes):
         raise LanguageError(f"{verb} runs over the axis '{axes[0].name}' twice; list it once")
     return axes

@@ -1,4 +1,4 @@
-"""What a DAG means, computed by NumPy in double precision: independent of all that compiles it."""
+"""Evaluate a DAG by NumPy in double precision, independently of the compiler."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.reducer import Reducer
-from ansorc.lang.tuple_fold import combined, folded
+from ansorc.lang.tuple_fold import combine, fold
 
 Slices: TypeAlias = tuple[slice, ...]
 
 _BLOCK_ELEMENTS = 1 << 20
-"""Elements of one temporary array: 8 MiB of float64, about ten of them at a time."""
+"""The most elements of one temporary array: 8 MiB of float64, about ten arrays at a time."""
 
 
 def evaluate(
@@ -33,11 +33,10 @@ def evaluate(
 ) -> list[Array]:
     """Return the outputs of `dag`, in call order, for `inputs` in the order of `dag.inputs`.
 
-    All floats are computed and returned in `dtype`, whatever the DAG says, but literals have the
-    value that their own dtype holds; integers wrap around in theirs. With None for `dtype` each
-    float has its own, as in a kernel: functions are rounded once, and so are sums and products of
-    many at their end. Raise LanguageError where the inputs do not fit or something is read outside
-    of a tensor.
+    All floats are computed and returned in `dtype`, but literals are rounded to their own dtype
+    first. Integers keep their dtype and wrap around. If `dtype` is None, each float has its own
+    dtype, as in a kernel: functions are rounded once, and so are sums and products, at their end.
+    Raise LanguageError if the inputs do not fit or a read is outside of a tensor.
     """
     tensors = all_tensors(dag, inputs, dtype)
     return [tensors[buffer.name] for buffer in dag.outputs]
@@ -46,7 +45,7 @@ def evaluate(
 def all_tensors(
     dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> dict[str, Array]:
-    """Return what `evaluate` computes on the way, and the inputs, by name."""
+    """Return the inputs and all tensors that `evaluate` computes, by name."""
     floats: FloatType = None if dtype is None else np.dtype(dtype)
     if len(inputs) != len(dag.inputs):
         names = ", ".join(buffer.name for buffer in dag.inputs)
@@ -66,16 +65,16 @@ def _input(buffer: Buffer, array: Array, floats: FloatType) -> Array:
         raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
     if buffer.promised is not None:
         _require_promised(buffer, array)
-    return array.astype(_held(buffer, floats), copy=False)
+    return array.astype(_numpy_type(buffer, floats), copy=False)
 
 
-def _held(buffer: Buffer, floats: FloatType) -> np.dtype[Any]:
-    """The type of the elements of a tensor."""
+def _numpy_type(buffer: Buffer, floats: FloatType) -> np.dtype[Any]:
+    """Return the NumPy type of the elements of a tensor."""
     return buffer.dtype.numpy if floats is None or not buffer.dtype.is_float else floats
 
 
 def _require_promised(buffer: Buffer, array: Array) -> None:
-    """Raise PromiseError if an input has other values than it was declared with."""
+    """Raise PromiseError if an input has values outside of its declared range."""
     low, high = buffer.promised or (-math.inf, math.inf)
     wrong = array[(array < low) | (array > high)]
     if wrong.size:
@@ -105,16 +104,16 @@ class Evaluation:
             values = [self._wide(self.grid(box).evaluate(factor)) for factor in factors]
             shape = [part.stop - part.start for part in box]
             blocks = [result[(*box[:rank], ...)] for result in results]
-            for block, new in zip(blocks, self._updated(blocks, values, shape), strict=True):
+            for block, new in zip(blocks, self._update(blocks, values, shape), strict=True):
                 block[...] = new
         return {
-            buffer.name: result.astype(_held(buffer, self.floats), copy=False)
+            buffer.name: result.astype(_numpy_type(buffer, self.floats), copy=False)
             for buffer, result in zip(op.buffers, results, strict=True)
         }
 
     @property
     def _is_rounded_late(self) -> bool:
-        """Whether terms are combined in double precision, and rounded at their end."""
+        """Whether terms are combined in double precision and rounded at the end."""
         is_long = self.op.combiner in (Combiner.SUM, Combiner.PROD)
         return self.floats is None and is_long and self.op.buffers[0].dtype.is_float
 
@@ -122,32 +121,32 @@ class Evaluation:
         return values.astype(np.float64, copy=False) if self._is_rounded_late else values
 
     def _empty(self, buffer: Buffer) -> Array:
-        kind = np.dtype(np.float64) if self._is_rounded_late else _held(buffer, self.floats)
+        kind = np.dtype(np.float64) if self._is_rounded_late else _numpy_type(buffer, self.floats)
         return np.empty(buffer.shape, kind)
 
-    def _updated(
+    def _update(
         self, blocks: Sequence[Array], values: Sequence[Array], shape: Sequence[int]
     ) -> Sequence[Array]:
-        """Return the results in a box: `values`, or what they and `blocks` combine to."""
+        """Return the results in a box: `values`, combined with `blocks` in a reduction."""
         combiner, rank = self.op.combiner, len(self.op.axes)
         if combiner is None:
             return values
         if isinstance(combiner, Reducer):
-            terms = folded(combiner, values, shape, rank, self.floats)
-            return combined(combiner, blocks, terms, self.floats)
-        return [_ACCUMULATE[combiner](blocks[0], self._reduced(values, shape))]
+            terms = fold(combiner, values, shape, rank, self.floats)
+            return combine(combiner, blocks, terms, self.floats)
+        return [_ACCUMULATE[combiner](blocks[0], self._reduce(values, shape))]
 
     def grid(self, box: Slices) -> Grid:
-        """Return the values of the axes in a box, among the tensors."""
+        """Return the grid of the axes' values in a box, with the tensors."""
         axes: dict[str, Array] = {}
-        for place, axis in enumerate((*self.op.axes, *self.op.reduce_axes)):
+        for d, axis in enumerate((*self.op.axes, *self.op.reduce_axes)):
             shape = [1] * len(box)
-            shape[place] = -1
-            values: Array = np.arange(box[place].start, box[place].stop, dtype=np.int64)
+            shape[d] = -1
+            values: Array = np.arange(box[d].start, box[d].stop, dtype=np.int64)
             axes[axis.name] = values.reshape(shape)
         return Grid(axes, self.tensors, self.floats, self.op.name, len(box))
 
-    def _reduced(self, values: Sequence[Array], shape: Sequence[int]) -> Array:
+    def _reduce(self, values: Sequence[Array], shape: Sequence[int]) -> Array:
         rank = len(self.op.axes)
         if self.op.combiner is Combiner.SUM:
             return contract(values, shape, rank)
@@ -170,7 +169,7 @@ _ACCUMULATE = {
 
 
 def factors_of(op: ComputeOp) -> list[Expr]:
-    """Return what the terms of a sum are products of; otherwise the bodies."""
+    """Return the factors of the terms of a sum; for other computations the bodies."""
     factors = list(op.bodies)
     if op.combiner is not Combiner.SUM:
         return factors
@@ -180,21 +179,20 @@ def factors_of(op: ComputeOp) -> list[Expr]:
 
 
 def boxes(axes: Sequence[Axis], factors: Sequence[Expr], *, is_whole: bool) -> Iterator[Slices]:
-    """Cut the box of all `axes` so that no factor takes more than a block, outermost axes first.
+    """Cut the box of all `axes`, outermost axes first, so that each factor fits a block.
 
-    With `is_whole` no box itself is larger than a block.
+    With `is_whole` the boxes themselves fit a block.
     """
     lengths = [axis.extent for axis in axes]
     varying = [free_vars(factor) for factor in factors]
     needed = [{i for i, axis in enumerate(axes) if axis.name in names} for names in varying]
     if is_whole:
         needed.append(set(range(len(axes))))
-    for place in range(len(axes)):
-        while lengths[place] > 1 and any(
-            place in used and math.prod(lengths[i] for i in used) > _BLOCK_ELEMENTS
-            for used in needed
+    for d in range(len(axes)):
+        while lengths[d] > 1 and any(
+            d in used and math.prod(lengths[i] for i in used) > _BLOCK_ELEMENTS for used in needed
         ):
-            lengths[place] = (lengths[place] + 1) // 2
+            lengths[d] = (lengths[d] + 1) // 2
     cuts = [
         [slice(start, min(start + length, axis.extent)) for start in range(0, axis.extent, length)]
         for axis, length in zip(axes, lengths, strict=True)

@@ -1,13 +1,13 @@
-"""How far rounding may take a DAG's floats from their float64 reference: a running error analysis.
+"""Bound the rounding errors of a DAG against its float64 reference, by a running error analysis.
 
-Beside each value goes a bound of its error to first order, from the reference's own values (Higham,
-Accuracy and Stability of Numerical Algorithms, section 3.3): the sum of `1.0 - x` for an x that
-was computed carries the error of x, however small the difference is. A sum of n terms t adds
+Each value has a first-order bound of its error, computed from the values of the reference (Higham,
+Accuracy and Stability of Numerical Algorithms, section 3.3). For example, `1.0 - x` for a computed
+x carries the error of x, even if the difference is small. A sum of n terms t adds
 
     eps · max(1, sqrt(n) / 16) · Σ |t|
 
-since its partial sums may be as large as Σ |t| in some order; their roundings go one way and the
-other. Inputs, literals and integers are exact, and so is what is infinite or NaN.
+since its partial sums may be as large as Σ |t| in some order; their roundings partly cancel.
+Inputs, literals and integers are exact, and so are infinite values and NaN.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from ansorc.ir.node import walk
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
-from ansorc.lang.grid import FUNCTIONS, Grid, Mask, converted
+from ansorc.lang.grid import FUNCTIONS, Grid, Mask, convert
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reference import Evaluation, Slices, all_tensors, boxes, factors_of
 
 SAFETY = 8.0
-"""Roundings of the bound that a right program may have: what a jump or a function is tried with."""
+"""The multiple of the bound that a correct program may reach; used to probe jumps and functions."""
 _MANY = 16.0
-"""Roundings of sqrt(n) terms are a random walk: measured, up to 0.12 sqrt(n) eps of the magnitudes
-where all terms have one sign."""
+"""The divisor of sqrt(n): roundings are a random walk. Measured: up to 0.12 sqrt(n) eps of the
+magnitudes if all terms have one sign."""
 
 Bound: TypeAlias = "Array | None"
 """Absolute errors, broadcastable to the values; None where the values are exact."""
@@ -60,8 +60,8 @@ def evaluate_with_rounding(
 ) -> tuple[list[Array], list[Bound]]:
     """Return the outputs of `dag` in float64 (see `evaluate`), and a bound of each one's rounding.
 
-    A program that rounds as the dtypes of `dag` say is at most `SAFETY` times the bound away, the
-    terms of its sums in any order. Outputs that are no floats have none. Raise LanguageError as
+    The error of a program that rounds by the dtypes of `dag`, with sums in any order, is at most
+    `SAFETY` times the bound. Outputs that are not floats have None. Raise LanguageError as
     `evaluate` does.
     """
     tensors = all_tensors(dag, inputs)
@@ -71,7 +71,7 @@ def evaluate_with_rounding(
 
 
 def rounding_of(dag: ComputeDAG, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a bound for each computed one of `all_tensors`, by name, where it is not exact."""
+    """Return a bound for each computed tensor of `all_tensors` that is not exact, by name."""
     bounds: dict[str, Array] = {}
     with np.errstate(all="ignore"):
         for op in dag.ops:
@@ -88,7 +88,7 @@ class _OpRounding:
     bounds: Mapping[str, Array]
 
     def run(self) -> dict[str, Array]:
-        """Return a bound for each result that is computed of floats."""
+        """Return a bound for each result that depends on floats."""
         op = self.op
         if not any(buffer.dtype.is_float for buffer in (*op.buffers, *op.reads)):
             return {}
@@ -102,9 +102,11 @@ class _OpRounding:
             grid = Evaluation(op, self.tensors, np.dtype(np.float64)).grid(box)
             walked = _Walk(grid, replace(grid, tensors=self.bounds))
             pairs = [walked.evaluate(factor) for factor in factors]
-            place = (*box[: len(op.axes)], ...)
-            self._add(pairs, box, [one[place] for one in moved], [one[place] for one in larger])
-        return self._finished(moved, larger)
+            block = (*box[: len(op.axes)], ...)
+            self._add(
+                pairs, box, [error[block] for error in moved], [error[block] for error in larger]
+            )
+        return self._finish(moved, larger)
 
     def _add(
         self,
@@ -138,8 +140,8 @@ class _OpRounding:
                 else:  # whatever the reducer is, it rarely makes more of the errors than their sum
                     mine[...] += whole.sum(axis=inner)
 
-    def _finished(self, moved: Sequence[Array], larger: Sequence[Array]) -> dict[str, Array]:
-        op, found = self.op, dict[str, Array]()
+    def _finish(self, moved: Sequence[Array], larger: Sequence[Array]) -> dict[str, Array]:
+        op, bounds = self.op, dict[str, Array]()
         count = math.prod(axis.extent for axis in op.reduce_axes)
         rounded = max(1.0, math.sqrt(count) / _MANY)
         for buffer, mine, most in zip(op.buffers, moved, larger, strict=True):
@@ -154,8 +156,8 @@ class _OpRounding:
                 elif isinstance(op.combiner, Reducer):
                     bound = bound + buffer.dtype.epsilon * rounded * np.abs(value)
             if bound.any():
-                found[buffer.name] = _of_finite(value, bound)
-        return found
+                bounds[buffer.name] = _of_finite(value, bound)
+        return bounds
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class _Walk:
 
     grid: Grid
     bounds: Grid
-    """The same box, where tensors are the errors of those of `grid`."""
+    """A grid of the same box; its tensors are the errors of those of `grid`."""
 
     def evaluate(self, expr: Expr, mask: Mask = None) -> tuple[Array, Bound]:
         """Return the values of `expr`, as `Grid.evaluate` does, and their errors."""
@@ -193,19 +195,19 @@ class _Walk:
             case Cast(dtype, operand):
                 value, bound = self.evaluate(operand, mask)
                 numpy_type = self.grid.numpy_type(dtype)
-                new = converted(value, numpy_type)
+                new = convert(value, numpy_type)
                 if bound is not None and not dtype.is_float:
-                    bound = _moved(lambda x: converted(x, numpy_type), new, value, bound)
+                    bound = _move_by(lambda x: convert(x, numpy_type), new, value, bound)
                 value = new
             case Call():
                 value, bound = self._call(expr, mask)
             case _:
                 raise LanguageError(f"nothing is known of the rounding of {type(expr).__name__}")
         dtype = dtype_of(expr)
-        return value, _rounded(value, bound, dtype) if _rounds(expr) else bound
+        return value, _after_rounding(value, bound, dtype) if _rounds(expr) else bound
 
     def _may_round(self, expr: Expr) -> bool:
-        """Whether it rounds, or reads what was rounded: all others are left to the grid."""
+        """Return whether `expr` rounds or reads rounded values; if not, the grid evaluates it."""
         return any(
             part.buffer.name in self.bounds.tensors if isinstance(part, Load) else _rounds(part)
             for part in walk(expr)
@@ -230,31 +232,33 @@ class _Walk:
         pairs = [self.evaluate(arg, mask) for arg in expr.args]
         function = FUNCTIONS[expr.name]
         values = [value for value, _ in pairs]
-        found = function(*values)
+        result = function(*values)
         total: Bound = None
-        for place, (value, bound) in enumerate(pairs):
+        for position, (value, bound) in enumerate(pairs):
             if bound is None:
                 continue
             if expr.name in _STEEPEST:
-                own = _STEEPEST[expr.name] * bound
+                share = _STEEPEST[expr.name] * bound
             else:
-                others = [*values[:place]], [*values[place + 1 :]]
-                own = _moved(lambda x, o=others: function(*o[0], x, *o[1]), found, value, bound)
+                others = [*values[:position]], [*values[position + 1 :]]
+                share = _move_by(
+                    lambda x, o=others: function(*o[0], x, *o[1]), result, value, bound
+                )
                 if expr.name in ("fmod", "mod"):
-                    own = _of_remainder(own, values, place, bound)
-            total = own if total is None else total + own
-        return found, total
+                    share = _of_remainder(share, values, position, bound)
+            total = share if total is None else total + share
+        return result, total
 
 
 _STEEPEST = {"tanh": 1.0, "erf": 1.13, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, "abs": 1.0}
-"""The greatest slope of functions that have one."""
+"""The greatest slope of functions with a bounded slope."""
 
 
 _EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "fmod")
 
 
 def _rounds(expr: Expr) -> bool:
-    """Whether the result of an operation is rounded to its dtype."""
+    """Return whether the result of an operation is rounded to its dtype."""
     dtype = dtype_of(expr)
     match expr:
         case Binary(op):
@@ -268,37 +272,37 @@ def _rounds(expr: Expr) -> bool:
             return False
 
 
-def _rounded(value: Array, bound: Bound, dtype: DType) -> Array:
-    """The error once the value has been rounded."""
-    own = dtype.epsilon * np.abs(value)
-    return _of_finite(value, own if bound is None else bound + own)
+def _after_rounding(value: Array, bound: Bound, dtype: DType) -> Array:
+    """Return the error after the value has been rounded."""
+    rounding = dtype.epsilon * np.abs(value)
+    return _of_finite(value, rounding if bound is None else bound + rounding)
 
 
 def _of_finite(value: Array, bound: Array) -> Array:
-    """No error where the value is infinite or NaN, an infinite one where it cannot be told."""
-    found = np.where(np.isfinite(value), bound, 0.0)
-    found[np.isnan(found)] = np.inf
-    return found
+    """Return `bound`, but 0 where the value is not finite, and infinity where it is unknown."""
+    error = np.where(np.isfinite(value), bound, 0.0)
+    error[np.isnan(error)] = np.inf
+    return error
 
 
-def _moved(function: _OneOperand, found: Array, value: Array, bound: Array) -> Array:
-    """How far a function of one operand moves when that does: jumps and curvature too."""
-    ends = [np.abs(function(value + sign * SAFETY * bound) - found) for sign in (-1.0, 1.0)]
+def _move_by(function: _OneOperand, result: Array, value: Array, bound: Array) -> Array:
+    """Return the change of a function when its operand moves by `bound`, including jumps."""
+    ends = [np.abs(function(value + sign * SAFETY * bound) - result) for sign in (-1.0, 1.0)]
     return np.where(bound > 0, np.maximum(*ends) / SAFETY, 0.0)
 
 
-def _of_remainder(own: Array, values: Sequence[Array], place: int, bound: Array) -> Array:
-    """The error of a remainder that one operand's causes: its whole range where it may go around.
+def _of_remainder(share: Array, values: Sequence[Array], position: int, bound: Array) -> Array:
+    """Return the error of a remainder that the error of one operand causes.
 
-    What the ends of the operand's errors give is `own`.
+    It is `share` (from the ends of the operand's error), or the whole range if it may wrap around.
     """
     size, step = np.abs(values[0]), np.abs(values[1])
-    way = bound if place == 0 else bound * (size / step + 1.0)
-    return np.where((bound > 0) & (2.0 * SAFETY * way >= step), step / SAFETY, own)
+    way = bound if position == 0 else bound * (size / step + 1.0)
+    return np.where((bound > 0) & (2.0 * SAFETY * way >= step), step / SAFETY, share)
 
 
 def _of_comparison(left: tuple[Array, Bound], right: tuple[Array, Bound]) -> Bound:
-    """1 where the errors of both sides may turn the comparison."""
+    """Return 1 where the errors of both sides may change the comparison."""
     apart = _sum(left[1], right[1])
     if apart is None:
         return None
@@ -309,14 +313,14 @@ def _of_comparison(left: tuple[Array, Bound], right: tuple[Array, Bound]) -> Bou
 def _of_binary(
     op: BinaryOp, value: Array, left: tuple[Array, Bound], right: tuple[Array, Bound]
 ) -> Bound:
-    """What the errors of the operands make of the result."""
+    """Return the error of the result from the errors of the operands."""
     (a, of_a), (b, of_b) = left, right
     match op:
         case BinaryOp.MUL:
-            return _sum(_scaled(of_a, b), _scaled(of_b, a))
+            return _sum(_scale(of_a, b), _scale(of_b, a))
         case BinaryOp.DIV:
             least = np.abs(b) if of_b is None else np.maximum(np.abs(b) - SAFETY * of_b, 0.0)
-            whole = _sum(of_a, _scaled(of_b, value))
+            whole = _sum(of_a, _scale(of_b, value))
             return None if whole is None else np.where(whole > 0, whole / least, 0.0)
         case BinaryOp.MIN | BinaryOp.MAX | BinaryOp.AND | BinaryOp.OR:
             if of_a is None or of_b is None:
@@ -329,7 +333,7 @@ def _of_binary(
             return _sum(of_a, of_b)
 
 
-def _scaled(bound: Bound, by: Array) -> Bound:
+def _scale(bound: Bound, by: Array) -> Bound:
     return None if bound is None else bound * np.abs(by)
 
 

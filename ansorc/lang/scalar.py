@@ -17,21 +17,21 @@ from ansorc.lang.scalar_type import (
     as_scalar,
     binary,
     compare,
-    matched,
+    match_dtypes,
 )
 from ansorc.lang.scalar_type import power as general_power
 
 
 def if_then_else(condition: ScalarLike, then: ScalarLike, otherwise: ScalarLike) -> Scalar:
-    """Return `then` where `condition` holds, else `otherwise`; only that arm is read.
+    """Return `then` where `condition` holds, else `otherwise`; only the chosen arm is evaluated.
 
     Raise LanguageError unless `condition` is a bool of the program and both arms have one dtype.
     """
     test = as_condition("if_then_else", condition)
     arms = [_arm(arm) for arm in (then, otherwise)]
-    found = [arm.dtype for arm in arms if isinstance(arm, Scalar)]
+    dtypes = [arm.dtype for arm in arms if isinstance(arm, Scalar)]
     is_float = any(isinstance(arm, float) for arm in arms)
-    like = found[0] if found else FLOAT32 if is_float else None
+    like = dtypes[0] if dtypes else FLOAT32 if is_float else None
     a, b = (_arm_of(arm, like) for arm in arms)
     if a.dtype != b.dtype:
         raise LanguageError(f"if_then_else chooses between {a.dtype} and {b.dtype}; cast one arm")
@@ -40,12 +40,12 @@ def if_then_else(condition: ScalarLike, then: ScalarLike, otherwise: ScalarLike)
 
 def all_of(*conditions: ScalarLike) -> Scalar:
     """Return whether all `conditions` hold; each is evaluated."""
-    return _joined(BinaryOp.AND, "all_of", conditions)
+    return _join(BinaryOp.AND, "all_of", conditions)
 
 
 def any_of(*conditions: ScalarLike) -> Scalar:
     """Return whether one of `conditions` holds; each is evaluated."""
-    return _joined(BinaryOp.OR, "any_of", conditions)
+    return _join(BinaryOp.OR, "any_of", conditions)
 
 
 def logical_not(condition: ScalarLike) -> Scalar:
@@ -76,7 +76,7 @@ def const(value: float, type: DTypeLike = "float32") -> Scalar:
 def cast(value: ScalarLike, type: DTypeLike) -> Scalar:
     """Return `value` converted as NumPy's `astype` does; `x.astype(type)` is the same.
 
-    Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
+    Floats are truncated to integers; values out of range are clamped, and NaN becomes 0.
     """
     refuse_bool(value)
     return as_scalar(value).astype(type)
@@ -94,67 +94,67 @@ def minimum(left: ScalarLike, right: ScalarLike) -> Scalar:
 
 def exp(x: ScalarLike) -> Scalar:
     """Return e to the power of the float `x`."""
-    return _called("exp", x)
+    return _call("exp", x)
 
 
 def exp2(x: ScalarLike) -> Scalar:
     """Return 2 to the power of the float `x`."""
-    return _called("exp2", x)
+    return _call("exp2", x)
 
 
 def expm1(x: ScalarLike) -> Scalar:
     """Return exp(x) - 1 of the float `x`, exact near 0."""
-    return _called("expm1", x)
+    return _call("expm1", x)
 
 
 def log(x: ScalarLike) -> Scalar:
     """Return the natural logarithm of the float `x`."""
-    return _called("log", x)
+    return _call("log", x)
 
 
 def log2(x: ScalarLike) -> Scalar:
     """Return the logarithm to base 2 of the float `x`."""
-    return _called("log2", x)
+    return _call("log2", x)
 
 
 def log1p(x: ScalarLike) -> Scalar:
     """Return log(1 + x) of the float `x`, exact near 0."""
-    return _called("log1p", x)
+    return _call("log1p", x)
 
 
 def tanh(x: ScalarLike) -> Scalar:
     """Return the hyperbolic tangent of the float `x`."""
-    return _called("tanh", x)
+    return _call("tanh", x)
 
 
 def erf(x: ScalarLike) -> Scalar:
     """Return the error function of the float `x`."""
-    return _called("erf", x)
+    return _call("erf", x)
 
 
 def sigmoid(x: ScalarLike) -> Scalar:
     """Return 1 / (1 + exp(-x)) of the float `x`."""
-    return _called("sigmoid", x)
+    return _call("sigmoid", x)
 
 
 def sqrt(x: ScalarLike) -> Scalar:
     """Return the square root of the float `x`."""
-    return _called("sqrt", x)
+    return _call("sqrt", x)
 
 
 def rsqrt(x: ScalarLike) -> Scalar:
     """Return 1 / sqrt(x) of the float `x`."""
-    return _called("rsqrt", x)
+    return _call("rsqrt", x)
 
 
 def sin(x: ScalarLike) -> Scalar:
     """Return the sine of the float `x`."""
-    return _called("sin", x)
+    return _call("sin", x)
 
 
 def cos(x: ScalarLike) -> Scalar:
     """Return the cosine of the float `x`."""
-    return _called("cos", x)
+    return _call("cos", x)
 
 
 def abs(x: ScalarLike) -> Scalar:
@@ -164,17 +164,17 @@ def abs(x: ScalarLike) -> Scalar:
 
 def floor(x: ScalarLike) -> Scalar:
     """Return the float `x` rounded down."""
-    return _called("floor", x)
+    return _call("floor", x)
 
 
 def ceil(x: ScalarLike) -> Scalar:
     """Return the float `x` rounded up."""
-    return _called("ceil", x)
+    return _call("ceil", x)
 
 
 def round(x: ScalarLike) -> Scalar:
     """Return the float `x` rounded to the nearest integer, halves to the even one."""
-    return _called("round", x)
+    return _call("round", x)
 
 
 def power(base: ScalarLike, exponent: ScalarLike) -> Scalar:
@@ -186,11 +186,11 @@ def power(base: ScalarLike, exponent: ScalarLike) -> Scalar:
 
 
 def fmod(left: ScalarLike, right: ScalarLike) -> Scalar:
-    """Return what `left / right`, cut to an integer, leaves, with the sign of `left`, as C has it.
+    """Return the remainder of `left / right` truncated to an integer, with the sign of `left`.
 
-    It is exact, of floats as of integers. `%` has the sign of `right`.
+    As in C, it is exact for floats and integers. `%` has the sign of `right` instead.
     """
-    a, b = matched("fmod", left, right)
+    a, b = match_dtypes("fmod", left, right)
     if a.dtype.is_float:
         return Scalar(call("fmod", a.expr, b.expr))
     is_same = a.dtype.kind is Kind.UINT or (isinstance(b.expr, Const) and b.expr.value == 0)
@@ -202,7 +202,7 @@ def truncated_divide(left: ScalarLike, right: ScalarLike) -> Scalar:
 
     Raise LanguageError for other numbers.
     """
-    a, b = matched("truncated_divide", left, right)
+    a, b = match_dtypes("truncated_divide", left, right)
     if not a.dtype.is_integer:
         raise LanguageError(f"truncated_divide needs integers, not {a.dtype}; use / on floats")
     floor = a // b
@@ -217,13 +217,13 @@ def fma(left: ScalarLike, right: ScalarLike, addend: ScalarLike) -> Scalar:
     return Scalar(call("fma", *(as_scalar(each).expr for each in (left, right, addend))))
 
 
-def _called(name: str, x: ScalarLike) -> Scalar:
+def _call(name: str, x: ScalarLike) -> Scalar:
     refuse_bool(x)
     return Scalar(call(name, as_scalar(x, FLOAT32).expr))
 
 
 def _arm(value: ScalarLike) -> Scalar | float:
-    """An arm of `if_then_else`, numbers as those of Python."""
+    """Return an arm of `if_then_else`; numbers become those of Python."""
     number = as_number(value)
     return as_scalar(value) if number is None else number
 
@@ -236,7 +236,7 @@ def _arm_of(arm: Scalar | float, like: DType | None) -> Scalar:
     return as_scalar(arm, like)
 
 
-def _joined(op: BinaryOp, name: str, conditions: tuple[ScalarLike, ...]) -> Scalar:
+def _join(op: BinaryOp, name: str, conditions: tuple[ScalarLike, ...]) -> Scalar:
     if not conditions:
         raise LanguageError(f"{name} needs one condition or more")
     tests = [as_condition(name, each) for each in conditions]

@@ -1,8 +1,8 @@
-"""Scalar: what a definition computes with, one element of a tensor or a number made of some.
+"""Scalar: the values of a definition, an element of a tensor or a number computed from elements.
 
-Each operator of Python builds an expression of the program; none is decided while the program is
-being defined. So `==` is a comparison of elements like `<`, and nothing has a truth value. The
-expressions inside (`ansorc/ir/expr.py`) are compared by structure; that is for ansorc alone.
+Each operator of Python builds an expression of the program; none is evaluated while the program is
+defined. So `==` is a comparison of elements like `<`, and a Scalar has no truth value. The
+expressions inside (`ansorc/ir/expr.py`) are compared by structure, for use in ansorc only.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from ansorc.lang.literal import (
 from ansorc.lang.whole import Whole
 
 ScalarLike: TypeAlias = "Scalar | Expr | float | np.number[Any] | np.bool_"
-"""What operators and functions take: a Scalar, or a number of Python or NumPy."""
+"""An operand of operators and functions: a Scalar, or a number of Python or NumPy."""
 
 _MULTIPLIED = 4
-"""Powers up to this are products, which round twice at most."""
+"""Powers up to this are products, which round at most twice."""
 _LOGICAL = (BinaryOp.AND, BinaryOp.OR)
 
 
 class Scalar:
-    """An element of a tensor, an index, or what was made of them.
+    """An element of a tensor, an index, or a value computed from them.
 
-    A number beside it becomes a literal of its dtype. Two of different dtypes are refused, but in
-    arithmetic a bool counts as 0 or 1. It is equal to nothing as an object, and has no hash.
+    A number as the other operand becomes a literal of its dtype. Two scalars of different dtypes
+    are refused, but in arithmetic a bool counts as 0 or 1. A Scalar has no hash and no truth value.
     """
 
     __slots__ = ("expr",)
     expr: Expr
-    """The expression; it knows no operators with a meaning for users."""
+    """The expression; its operators are not for users."""
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -59,7 +59,7 @@ class Scalar:
     def astype(self, type: DTypeLike) -> Scalar:
         """Return `self` converted to `type` as NumPy's `astype` does.
 
-        Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
+        Floats are truncated to integers; values out of range are clamped, and NaN becomes 0.
         Raise LanguageError on an unknown name.
         """
         goal = as_dtype(type)
@@ -110,10 +110,10 @@ class Scalar:
     def __pow__(self, other: ScalarLike, modulus: object = None) -> Scalar:
         if modulus is not None:
             raise LanguageError("pow takes two operands; write (x ** n) % m for integers")
-        return _raised(self, other)
+        return _raise_to(self, other)
 
     def __rpow__(self, other: ScalarLike) -> Scalar:
-        return _raised(other, self)
+        return _raise_to(other, self)
 
     def __neg__(self) -> Scalar:
         return binary(BinaryOp.SUB, -0.0 if self.dtype.is_float else 0, self)  # -0.0 - x is -x
@@ -150,16 +150,16 @@ class Scalar:
         return compare(CompareOp.GE, self, other)
 
     def __and__(self, other: ScalarLike) -> Scalar:
-        return _joined(BinaryOp.AND, "&", self, other)
+        return _join(BinaryOp.AND, "&", self, other)
 
     def __rand__(self, other: ScalarLike) -> Scalar:
-        return _joined(BinaryOp.AND, "&", other, self)
+        return _join(BinaryOp.AND, "&", other, self)
 
     def __or__(self, other: ScalarLike) -> Scalar:
-        return _joined(BinaryOp.OR, "|", self, other)
+        return _join(BinaryOp.OR, "|", self, other)
 
     def __ror__(self, other: ScalarLike) -> Scalar:
-        return _joined(BinaryOp.OR, "|", other, self)
+        return _join(BinaryOp.OR, "|", other, self)
 
     def __xor__(self, other: ScalarLike) -> Scalar:
         return compare(CompareOp.NE, as_condition("'^'", self), as_condition("'^'", other))
@@ -179,7 +179,7 @@ class Scalar:
     __rlshift__ = __rshift__ = __rrshift__ = __lshift__
 
     def __hash__(self) -> NoReturn:
-        """Refuse to be in a set or a key: `i in {0, 2}` would be False before `==` is asked."""
+        """Refuse to be hashed: `i in {0, 2}` would be False without a call of `==`."""
         raise UnhashableError(
             f"'{expr_text(self.expr)}' cannot be in a set or be a key of a dict, which look at "
             "hashes while the program is being defined: write ac.any_of(i == 0, i == 2) instead "
@@ -217,14 +217,14 @@ class Scalar:
     __rmatmul__ = __setitem__ = _refuse_parts
 
     def __format__(self, how: str) -> str:
-        """Return the expression as text, which has no digits to be formatted."""
+        """Return the expression as text; it has no digits to format."""
         try:
             return format(str(self), how)
         except ValueError:
             self._refuse_number()
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """Refuse to be an array: NumPy would make one of objects."""
+        """Refuse to become an array: NumPy would make one of objects."""
         raise LanguageError(
             f"'{expr_text(self.expr)}' makes no array of NumPy: it is computed for every element "
             "when the program runs; write ac.if_then_else instead of numpy.where, and ac.maximum "
@@ -234,9 +234,9 @@ class Scalar:
     def __array_ufunc__(
         self, function: np.ufunc, method: str, *inputs: Any, **options: object
     ) -> Any:
-        """Return what an operator does that has a number of NumPy on its left, and refuse `np.exp`.
+        """Return the result of an operator whose left operand is a number of NumPy.
 
-        Raise LanguageError for arrays and for all other functions of NumPy.
+        Raise LanguageError for arrays and for functions of NumPy such as `np.exp`.
         """
         known = _OPERATORS.get(function.__name__)
         if known is None or method != "__call__" or options:
@@ -256,56 +256,56 @@ class Scalar:
 def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     """Return `value` as a Scalar; a number becomes a literal of `dtype`.
 
-    Without `dtype` an int is int64, a float float32 and a bool bool. Raise LanguageError on other
-    things, and on numbers that do not fit.
+    Without `dtype` an int becomes int64, a float float32 and a bool bool. Raise LanguageError on
+    other values, and on numbers that do not fit.
     """
     if isinstance(value, Scalar):
         return value
-    found = _given(value)
-    if isinstance(found, Operand):
-        return Scalar(found)
-    return Scalar(literal(found, dtype or _default(found)))
+    operand = _operand(value)
+    if isinstance(operand, Operand):
+        return Scalar(operand)
+    return Scalar(literal(operand, dtype or _default(operand)))
 
 
 def as_condition(name: str, value: object) -> Scalar:
-    """Return `value`, which is a condition of `name`; raise LanguageError unless it is a bool.
+    """Return `value`, a condition of `name`; raise LanguageError unless it is a bool.
 
-    A Python bool is none: it says nothing about elements.
+    A Python bool is refused: it does not depend on elements.
     """
     refuse_bool(value)
-    found = as_scalar(value)
-    if not found.dtype.is_bool:
-        raise LanguageError(f"{name} needs a bool, not {found.dtype}; compare first")
-    return found
+    condition = as_scalar(value)
+    if not condition.dtype.is_bool:
+        raise LanguageError(f"{name} needs a bool, not {condition.dtype}; compare first")
+    return condition
 
 
 def binary(op: BinaryOp, left: object, right: object) -> Scalar:
     """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`.
 
-    A bool beside a number counts as 0 or 1: of the dtype of that, int64 beside a Python int and
-    float32 beside a Python float.
+    A bool and a number: the bool counts as 0 or 1 in the dtype of the number (int64 for a Python
+    int, float32 for a Python float).
     """
-    a, b = _given(left), _given(right)
+    a, b = _operand(left), _operand(right)
     for given in (left, right):
         refuse_bool(given)
     if op not in _LOGICAL:
-        a, b = _counted(a, b), _counted(b, a)
-    return Scalar(ir.binary(op, *_matched(op.value, a, b)))
+        a, b = _bool_as_number(a, b), _bool_as_number(b, a)
+    return Scalar(ir.binary(op, *_match(op.value, a, b)))
 
 
 def compare(op: CompareOp, left: object, right: object) -> Scalar:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
-    return Scalar(ir.compare(op, *_matched(op.value, _given(left), _given(right))))
+    return Scalar(ir.compare(op, *_match(op.value, _operand(left), _operand(right))))
 
 
-def matched(name: str, left: object, right: object) -> tuple[Scalar, Scalar]:
-    """Return the operands of `name` as Scalars, a number in the dtype of the other one.
+def match_dtypes(name: str, left: object, right: object) -> tuple[Scalar, Scalar]:
+    """Return the operands of `name` as Scalars; a number gets the dtype of the other operand.
 
     Raise LanguageError on dtypes that differ, and for bools of Python.
     """
     refuse_bool(left)
     refuse_bool(right)
-    a, b = ir.operands(name, *_matched(name, _given(left), _given(right)))
+    a, b = ir.operands(name, *_match(name, _operand(left), _operand(right)))
     return Scalar(a), Scalar(b)
 
 
@@ -316,23 +316,23 @@ def power(base: object, exponent: object) -> Scalar:
     """
     refuse_bool(base)
     refuse_bool(exponent)
-    x, y = _given(base), _given(exponent)
+    x, y = _operand(base), _operand(exponent)
     if not isinstance(x, Operand) and not isinstance(y, Operand):
         return Scalar(call("pow", literal(x, FLOAT32), literal(y, FLOAT32)))
-    a, b = _matched("power", x, y)
-    one, other = dtype_of(a), dtype_of(b)
-    if not (one.is_float and other.is_float) and not (one.is_integer and one == other):
+    a, b = _match("power", x, y)
+    first, second = dtype_of(a), dtype_of(b)
+    if not (first.is_float and second.is_float) and not (first.is_integer and first == second):
         raise LanguageError(
-            f"the power of {one} and {other} needs floats, or integers of one dtype: cast first, "
-            'like x.astype("float32")'
+            f"the power of {first} and {second} needs floats, or integers of one dtype: cast "
+            'first, like x.astype("float32")'
         )
     return Scalar(call("pow", a, b))
 
 
-def _raised(base: object, exponent: object) -> Scalar:
-    """`base ** exponent`: a product where that is a small whole number, or `base` an integer."""
+def _raise_to(base: object, exponent: object) -> Scalar:
+    """Return `base ** exponent`: a product for a small whole exponent, or an integer `base`."""
     refuse_bool(exponent)
-    x, n = _given(base), _given(exponent)
+    x, n = _operand(base), _operand(exponent)
     if isinstance(x, Operand) and not isinstance(n, Operand):
         dtype = dtype_of(x)
         if dtype.is_integer:
@@ -350,16 +350,16 @@ def _raised(base: object, exponent: object) -> Scalar:
 def absolute(value: object) -> Scalar:
     """Return the absolute value of a number; raise LanguageError for a bool."""
     refuse_bool(value)
-    found = as_scalar(value)
-    if found.dtype.is_float:
-        return Scalar(call("abs", found.expr))
-    if found.dtype.kind is Kind.UINT:
-        return found
-    return binary(BinaryOp.MAX, found, 0 - found)
+    operand = as_scalar(value)
+    if operand.dtype.is_float:
+        return Scalar(call("abs", operand.expr))
+    if operand.dtype.kind is Kind.UINT:
+        return operand
+    return binary(BinaryOp.MAX, operand, 0 - operand)
 
 
 def _product(base: Scalar, count: int) -> Scalar:
-    """`base` times itself, `count` times in all, by squares."""
+    """Return the product of `count` times `base`, by repeated squaring."""
     result: Scalar | None = None
     square = base
     while count:
@@ -370,13 +370,13 @@ def _product(base: Scalar, count: int) -> Scalar:
     return result if result is not None else Scalar(literal(1, base.dtype))
 
 
-def _joined(op: BinaryOp, symbol: str, left: object, right: object) -> Scalar:
+def _join(op: BinaryOp, symbol: str, left: object, right: object) -> Scalar:
     words = f"'{symbol}'"
     return binary(op, as_condition(words, left), as_condition(words, right))
 
 
-def _given(value: object) -> Expr | float:
-    """The expression or the Python number that an operand is."""
+def _operand(value: object) -> Expr | float:
+    """Return an operand as an expression or a Python number."""
     if isinstance(value, Scalar):
         return value.expr
     if isinstance(value, Operand):
@@ -399,16 +399,16 @@ def _default(number: float) -> DType:
     return BOOL if isinstance(number, bool) else INT64 if isinstance(number, int) else FLOAT32
 
 
-def _counted(value: Expr | float, other: Expr | float) -> Expr | float:
-    """A bool beside a number as that kind of number."""
+def _bool_as_number(value: Expr | float, other: Expr | float) -> Expr | float:
+    """Return a bool as a number if the other operand is a number; other values unchanged."""
     if not isinstance(value, Operand) or not dtype_of(value).is_bool:
         return value
     goal = dtype_of(other).element if isinstance(other, Operand) else _default(other)
     return value if goal.is_bool else value.astype(goal)
 
 
-def _matched(symbol: str, left: Expr | float, right: Expr | float) -> tuple[Expr, Expr]:
-    """Both operands as expressions, numbers of the dtype of the other one."""
+def _match(symbol: str, left: Expr | float, right: Expr | float) -> tuple[Expr, Expr]:
+    """Return both operands as expressions; a number gets the dtype of the other operand."""
     if isinstance(left, Operand):
         return left, right if isinstance(right, Operand) else _beside(symbol, right, left)
     if isinstance(right, Operand):
@@ -420,7 +420,7 @@ def _matched(symbol: str, left: Expr | float, right: Expr | float) -> tuple[Expr
 
 
 def _beside(symbol: str, number: float, other: Expr) -> Expr:
-    """`number` as a literal of the dtype of `other`."""
+    """Return `number` as a literal of the dtype of `other`."""
     dtype = dtype_of(other).element
     if isinstance(number, float) and not dtype.is_float:
         raise LanguageError(
@@ -430,16 +430,16 @@ def _beside(symbol: str, number: float, other: Expr) -> Expr:
 
 
 def _as_python(value: object) -> object:
-    """A number of NumPy as one of Python, so that the operator of the other side is asked."""
-    return value if isinstance(value, Scalar) else _given(value)
+    """Return a number of NumPy as one of Python, so that the other operand's operator is called."""
+    return value if isinstance(value, Scalar) else _operand(value)
 
 
 def _instead(name: str) -> str:
-    """What to write instead of a function of NumPy."""
-    own = _NAMES.get(name, name)
+    """Return what to write instead of a function of NumPy."""
+    name_ = _NAMES.get(name, name)
     if name in _WRITTEN:
         return f"write {_WRITTEN[name]}"
-    return f"write ac.{own}" if own in _OWN else "write it by the operators of Python and ac"
+    return f"write ac.{name_}" if name_ in _OWN else "write it by the operators of Python and ac"
 
 
 _OPERATORS = {
@@ -449,7 +449,7 @@ _OPERATORS = {
     "bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor", "left_shift": "lshift",
     "right_shift": "rshift", "matmul": "matmul",
 }  # fmt: skip
-"""What NumPy calls for an operator that has one of its numbers on the left, and that operator."""
+"""The function that NumPy calls for each operator with one of its numbers on the left."""
 _NAMES = {
     "absolute": "abs", "rint": "round", "logical_and": "all_of", "logical_or": "any_of",
     "float_power": "power",
@@ -459,5 +459,5 @@ _WRITTEN = {
     "square": "x * x", "negative": "-x", "reciprocal": "1.0 / x",
     "sign": "ac.if_then_else(x > 0.0, 1.0, ac.if_then_else(x < 0.0, -1.0, 0.0))",
 }  # fmt: skip
-"""What is written without a function."""
+"""Functions of NumPy that are written as operators."""
 _OWN = {*MATH_FUNCTIONS, "all_of", "any_of", "logical_not", "maximum", "minimum", "power"} - {"fma"}

@@ -1,11 +1,11 @@
-"""Take apart a definition in which one value is used so often that it could not be written out.
+"""Split a definition in which values are shared so often that it would be too long without sharing.
 
 v = x[i]                                       y.shared0[i] = … of x[i] …
 for _ in range(40): v = v + v         ->       y.shared1[i] = … of y.shared0[i] …
 y[i] = v                                       y[i] = … of y.shared1[i] …
 
-Written out, the value on the left has 2^40 loads. What is shared becomes tensors, which a schedule
-computes where they are read, once for each element.
+Without sharing, the value on the left has 2^40 loads. Shared values become tensors. A schedule
+computes them where they are read, once for each element.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 
 LONG = 4096
-"""Nodes, written out, from which on a definition is taken apart."""
+"""A definition with at least this many nodes, without sharing, is split."""
 MOST = 1 << 18
-"""The most nodes that are written out."""
+"""The most nodes of a definition without sharing."""
 _PART = 64
-"""Nodes of a value that becomes a tensor."""
+"""The least nodes of a value that becomes a tensor."""
 
 
 def with_shared_values(op: ComputeOp) -> ComputeOp:
-    """Return `op` with its shared values as tensors of their own, if it is long.
+    """Return `op` with its shared values as separate tensors, if it is long.
 
-    Raise LanguageError where more than MOST nodes are left, of a reduction or under conditions.
+    Raise LanguageError if more than MOST nodes are left, in a reduction or under conditions.
     """
     sizes: dict[int, int] = {}
     if max(_size(body, sizes) for body in op.bodies) <= LONG:
@@ -51,14 +51,14 @@ def with_shared_values(op: ComputeOp) -> ComputeOp:
 
 
 def _size(root: Node, known: dict[int, int]) -> int:
-    """Return the nodes of `root` written out."""
+    """Return the number of nodes of `root` without sharing."""
     for node in _children_first(root, known.keys()):
         known[id(node)] = 1 + sum(known[id(child)] for child in children(node))
     return known[id(root)]
 
 
 def _children_first(root: Node, known: Set[int]) -> Iterator[Node]:
-    """Yield each node below `root` that is not in `known` once, what it is made of before it."""
+    """Yield each node below `root` that is not in `known` once, children first."""
     stack, done = [(root, False)], set[int]()
     while stack:
         node, is_ready = stack.pop()
@@ -78,7 +78,7 @@ class _Parts:
         self._count = 0
         self._uses: dict[int, int] = {}
         self._always: set[int] = set()
-        """The values that are computed for each element, whatever conditions say."""
+        """The values that are computed for each element, whatever the conditions."""
         for body in op.bodies:
             self._count_uses(body)
 
@@ -86,7 +86,7 @@ class _Parts:
         """Return the computation with its shared values as tensors."""
         made: dict[int, Node] = {}
         sizes: dict[int, int] = {}
-        body, *others = (self._replaced(body, made, sizes) for body in self._op.bodies)
+        body, *others = (self._replace_shared(body, made, sizes) for body in self._op.bodies)
         more = tuple(
             Output(output.buffer, other)
             for output, other in zip(self._op.more, others, strict=True)
@@ -94,7 +94,7 @@ class _Parts:
         return replace(self._op, body=body, more=more)
 
     def _count_uses(self, body: Node) -> None:
-        """Count of how many nodes each is a part, and note what is always computed."""
+        """Count the uses of each node, and note which are always computed."""
         self._uses[id(body)] = self._uses.get(id(body), 0) + 1
         for node in _children_first(body, frozenset()):
             for child in children(node):
@@ -106,8 +106,8 @@ class _Parts:
                 self._always.add(id(node))
                 stack += children(node)[: 1 if isinstance(node, Select) else None]
 
-    def _replaced(self, body: Expr, made: dict[int, Node], sizes: dict[int, int]) -> Expr:
-        """Return `body` with what is shared loaded from tensors; `made` is what became of nodes."""
+    def _replace_shared(self, body: Expr, made: dict[int, Node], sizes: dict[int, int]) -> Expr:
+        """Return `body` with shared values loaded from tensors; `made` maps nodes to results."""
         for node in _children_first(body, frozenset(made)):
             new = map_children(node, lambda child: made[id(child)])
             is_shared = self._uses[id(node)] > 1 and id(node) in self._always

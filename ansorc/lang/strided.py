@@ -1,4 +1,4 @@
-"""Read a tensor at linear indices without copying it: what a NumPy programmer would write."""
+"""Read a tensor at linear indices as a view of NumPy, without a copy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ansorc.ir.expr import Expr
 
 
 def strided_view(tensor: Array, indices: Sequence[Expr], axes: Mapping[str, Array]) -> Array | None:
-    """Return `tensor[indices]` for all values of `axes` as a view, extent 1 where nothing varies.
+    """Return `tensor[indices]` for all values of `axes` as a view, with extent 1 if constant.
 
-    Axis number d runs over consecutive values along dimension d. None unless all indices are sums
-    of multiples of axes and lie inside the tensor.
+    Axis number d runs over consecutive values along dimension d. Return None unless all indices are
+    sums of multiples of axes and inside the tensor.
     """
     start: list[slice] = []
     strides = dict.fromkeys(axes, 0)

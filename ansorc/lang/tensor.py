@@ -1,4 +1,4 @@
-"""Tensors: what the body of a `compute` indexes."""
+"""Tensors, which the body of a `compute` indexes."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
 
 Index = Scalar | Expr | SupportsIndex
-"""What a tensor is indexed by."""
+"""An index of a tensor."""
 _PLACEHOLDER = AutoName("placeholder")
 _MOST_ELEMENTS = 2**62
-"""So that places in bytes, too, are 64-bit integers."""
+"""The most elements of a tensor: offsets in bytes must fit 64-bit integers, too."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tensor(Whole):
-    """A tensor by identity; `tensor[i, j]` reads one element.
+    """A tensor, compared by identity; `tensor[i, j]` reads one element.
 
-    `definition` is None for a placeholder. Its loads remember the tensors they read; a ComputeDAG
-    holds it with plain buffers.
+    `definition` is None for a placeholder. Its loads refer to the tensors that they read; in a
+    ComputeDAG they refer to plain buffers.
     """
 
     buffer: Buffer
     definition: ComputeOp | None = None
     has_auto_name: bool = False
     output: int = 0
-    """Which of the outputs of `definition` it is."""
+    """Its number among the outputs of `definition`."""
 
     @property
     def name(self) -> str:
-        """The name; a ComputeDAG numbers it if nobody chose it and another tensor has it too."""
+        """The name; a ComputeDAG numbers a default name that another tensor has, too."""
         return self.buffer.name
 
     @property
@@ -68,14 +68,14 @@ class Tensor(Whole):
         return Scalar(Load(self._owned, tuple(self._index(index) for index in given)))
 
     def __setitem__(self, indices: object, value: object) -> NoReturn:
-        """Refuse to be written: elements are defined, all at once."""
+        """Refuse assignments: `compute` defines all elements at once."""
         raise LanguageError(
             f"the elements of {self!r} are not assigned: define a tensor by what each element is, "
             "ac.compute(shape, lambda i, j: …), with ac.if_then_else where some differ"
         )
 
     def __eq__(self, other: object) -> Any:
-        """Return whether `other` is this very tensor; see `Sameness`."""
+        """Return whether `other` is this tensor; see `Sameness`."""
         return Sameness(self, other)
 
     def __ne__(self, other: object) -> Any:
@@ -102,12 +102,12 @@ class Tensor(Whole):
 
     def _index(self, index: Index) -> Expr:
         if isinstance(index, (Scalar, Operand)):
-            place = as_scalar(index)
-            if not place.dtype.is_integer:
+            position = as_scalar(index)
+            if not position.dtype.is_integer:
                 raise LanguageError(
-                    f"{self!r} is indexed by a {place.dtype}; cast the index to int64"
+                    f"{self!r} is indexed by a {position.dtype}; cast the index to int64"
                 )
-            return place.astype(INT64).expr
+            return position.astype(INT64).expr
         number = as_number(index)
         if isinstance(number, int) and not isinstance(number, bool):
             return const(number)
@@ -120,9 +120,9 @@ class Tensor(Whole):
 
 
 class Sameness(Whole):
-    """Whether two things are one tensor, which lists ask of their members, and nothing else.
+    """The result of comparing two tensors by identity.
 
-    So `tensor in tensors` is answered, and `A == B` is no condition of a program.
+    It makes `tensor in tensors` work, but cannot be used as a condition of a program.
     """
 
     def __init__(self, tensor: Tensor, other: object, *, is_negated: bool = False) -> None:
@@ -145,9 +145,9 @@ class Sameness(Whole):
 
 @dataclass(frozen=True, eq=False)
 class OwnedBuffer(Buffer):
-    """The buffer of a tensor, equal to the plain one, that knows whose it is.
+    """The buffer of a tensor with a reference to the tensor; it equals the plain buffer.
 
-    So a body tells which tensors it reads, without any register of tensors.
+    So the tensors that a body reads are known without a global table of tensors.
     """
 
     owner: Tensor | None = None
@@ -183,24 +183,24 @@ def placeholder(
     range: tuple[float, float] | None = None,
     sorted: bool = False,
 ) -> Tensor:
-    """Return a tensor that the caller of the kernel gives.
+    """Return a tensor that the caller of the kernel provides.
 
-    `constant` promises the same values at every call (a weight), so that they may be re-laid-out
+    `constant` promises the same values at every call (a weight), so that its layout may be changed
     once. `range` (the least and the largest value) and `sorted` (no element of a row is less than
-    the one before) say what values it will have: tuning draws such. A call fails for integers
-    outside of their range. Raise LanguageError on an empty shape, a bad name, an unknown dtype, or
-    a range that the dtype has not.
+    the one before) describe its values: tuning draws such values. A call fails for integers outside
+    of their range. Raise LanguageError on an empty shape, a bad name, an unknown dtype, or a range
+    outside of the dtype.
     """
     check_tensor_name(name)
-    found, extents = _dtype(dtype), extents_of(shape, name)
-    promised = _promised(str(name), found, range)
+    dtype_, extents = _dtype(dtype), extents_of(shape, name)
+    promised = _read_range(str(name), dtype_, range)
     sorted = as_truth(sorted, "sorted")
-    if sorted and (not extents or found.is_bool):
+    if sorted and (not extents or dtype_.is_bool):
         raise LanguageError(
-            f"'{name}' is {found} of shape {extents}, which has no order; leave out sorted=True"
+            f"'{name}' is {dtype_} of shape {extents}, which has no order; leave out sorted=True"
         )
     buffer = Buffer(
-        str(name), extents, found, constant=as_truth(constant, "constant"), promised=promised,
+        str(name), extents, dtype_, constant=as_truth(constant, "constant"), promised=promised,
         is_sorted=sorted,
     )  # fmt: skip
     return Tensor(buffer, has_auto_name=isinstance(name, AutoName))
@@ -210,7 +210,9 @@ def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return `shape` of the tensor `name` as integers; raise LanguageError unless all are > 0."""
     parts = [shape] if as_number(shape) is not None else as_list(shape)
     numbers = [None] if parts is None else [as_number(part) for part in parts]
-    extents = tuple(one for one in numbers if isinstance(one, int) and not isinstance(one, bool))
+    extents = tuple(
+        number for number in numbers if isinstance(number, int) and not isinstance(number, bool)
+    )
     if len(extents) < len(numbers):
         raise LanguageError(f"the shape {short_text(shape)} of '{name}' is not made of integers")
     if any(extent <= 0 for extent in extents):
@@ -221,16 +223,16 @@ def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def _dtype(given: DTypeLike) -> DType:
-    found = as_dtype(given)
-    if found.lanes != 1:
-        raise LanguageError(f"a tensor holds scalars, not {found}; use {found.element}")
-    return found
+    dtype_ = as_dtype(given)
+    if dtype_.lanes != 1:
+        raise LanguageError(f"a tensor holds scalars, not {dtype_}; use {dtype_.element}")
+    return dtype_
 
 
-def _promised(
+def _read_range(
     name: str, dtype: DType, given: tuple[float, float] | None
 ) -> tuple[float, float] | None:
-    """Return a range as numbers of `dtype`; raise LanguageError if it is none."""
+    """Return a range as numbers of `dtype`; raise LanguageError if it is not valid."""
     if given is None:
         return None
     try:

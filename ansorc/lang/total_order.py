@@ -1,7 +1,7 @@
-"""The order in which numbers are sorted, ranked and searched: one for the whole of ansorc.
+"""The order in which numbers are sorted, ranked and searched, for all of ansorc.
 
-Ascending, NaN comes behind all other numbers, as in NumPy and PyTorch; descending, before them.
-All NaNs tie, and so do -0 and +0. An extreme is another matter: both the largest and the smallest
+Ascending, NaN comes after all other numbers, as in NumPy and PyTorch; descending, before them.
+All NaNs are equal, and so are -0 and +0. An extreme is different: both the largest and the smallest
 of numbers with a NaN among them are NaN.
 """
 
@@ -12,12 +12,12 @@ from ansorc.lang.scalar_type import Scalar
 
 
 def is_nan(x: Scalar) -> Scalar:
-    """Return whether the float `x` is no number."""
+    """Return whether the float `x` is NaN."""
     return not_equal(x, x)
 
 
 def comes_before(a: Scalar, b: Scalar, *, descending: bool = False) -> Scalar:
-    """Return whether `a` comes before `b` in the sorted order; False where they tie.
+    """Return whether `a` comes before `b` in the sorted order; False if they are equal.
 
     Both are numbers of one dtype.
     """
@@ -36,6 +36,6 @@ def is_more_extreme(a: Scalar, b: Scalar, *, largest: bool) -> Scalar:
 
 
 def is_same(a: Scalar, b: Scalar) -> Scalar:
-    """Return whether `a` and `b` tie: they are equal, or both NaN."""
+    """Return whether `a` and `b` are equal in the sorted order: equal numbers, or both NaN."""
     equal = a == b
     return any_of(equal, all_of(is_nan(a), is_nan(b))) if a.dtype.is_float else equal

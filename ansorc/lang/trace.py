@@ -1,4 +1,4 @@
-"""From tensors that know what they read to a list of computations with unique names."""
+"""Turn tensors, which refer to their sources, into a list of computations with unique names."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from ansorc.lang.naming import unique_name
 from ansorc.lang.tensor import OwnedBuffer, Tensor
 
 Key: TypeAlias = tuple[int, int]
-"""A tensor: the identity of its computation, and which output it is."""
+"""A tensor: the identity of its computation, and the number of the output."""
 
 
 def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
     """Return the buffers of `params` and all computations that their outputs need.
 
-    Producers come first. Raise LanguageError where tensors are missing, listed twice or have
-    one name.
+    Producers come first. Raise LanguageError if tensors are missing, listed twice or share a name.
     """
     _check_params(params)
-    tensors = _ordered(params)
+    tensors = _order(params)
     given = {id(tensor) for tensor in params}
     for tensor in tensors:
         if tensor.definition is None and id(tensor) not in given:
@@ -44,10 +43,10 @@ def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp
 def _check_params(params: Sequence[Tensor]) -> None:
     if not isinstance(params, (list, tuple)):
         raise LanguageError(f"ComputeDAG takes a list of tensors, not {short_text(params)}")
-    for place, tensor in enumerate(params):
+    for position, tensor in enumerate(params):
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LanguageError(f"ComputeDAG takes a list of tensors, not {short_text(tensor)}")
-        if any(tensor is other for other in params[:place]):
+        if any(tensor is other for other in params[:position]):
             raise LanguageError(
                 f"'{tensor.name}' is listed twice; list it once, however often it is read "
                 "(the parameters of a kernel never overlap)"
@@ -56,8 +55,8 @@ def _check_params(params: Sequence[Tensor]) -> None:
         raise LanguageError("there is no output: list what was computed after the inputs")
 
 
-def _ordered(params: Sequence[Tensor]) -> list[Tensor]:
-    """Return placeholders of `params`, then every tensor after those it reads."""
+def _order(params: Sequence[Tensor]) -> list[Tensor]:
+    """Return the placeholders of `params`, then all other tensors, producers first."""
     order: dict[int, Tensor] = {id(t): t for t in params if t.definition is None}
     stack = [(tensor, False) for tensor in reversed(params)]
     while stack:
@@ -74,10 +73,10 @@ def _ordered(params: Sequence[Tensor]) -> list[Tensor]:
 
 def _sources(tensor: Tensor) -> list[Tensor]:
     """Return the tensors that `tensor` reads, in order of first appearance."""
-    found: dict[int, Tensor] = {}
+    sources: dict[int, Tensor] = {}
     for load in _loads(tensor):
-        found.setdefault(id(_owner(tensor, load)), _owner(tensor, load))
-    return list(found.values())
+        sources.setdefault(id(_owner(tensor, load)), _owner(tensor, load))
+    return list(sources.values())
 
 
 def _loads(tensor: Tensor) -> Sequence[Load]:
@@ -99,7 +98,7 @@ def _key(tensor: Tensor) -> Key:
 
 
 def _buffers(tensors: Sequence[Tensor]) -> dict[Key, Buffer]:
-    """Return the buffer of each tensor, and of unused outputs, with names made unique."""
+    """Return the buffer of each tensor, and of unused outputs, with unique names."""
     taken: dict[str, Tensor] = {}
     for tensor in tensors:
         if tensor.has_auto_name:
@@ -110,19 +109,19 @@ def _buffers(tensors: Sequence[Tensor]) -> dict[Key, Buffer]:
                 "tell them apart by name="
             )
         taken[tensor.name] = tensor
-    found: dict[Key, Buffer] = {}
+    buffers: dict[Key, Buffer] = {}
     for tensor in tensors:
         name = unique_name(tensor.name, taken) if tensor.has_auto_name else tensor.name
         taken[name] = tensor
-        found[_key(tensor)] = replace(tensor.buffer, name=name)
+        buffers[_key(tensor)] = replace(tensor.buffer, name=name)
     for tensor in tensors:
         op = tensor.definition
         for output, buffer in enumerate(() if op is None else op.buffers):
-            if (id(op), output) not in found:
+            if (id(op), output) not in buffers:
                 name = unique_name(buffer.name, taken)
                 taken[name] = tensor
-                found[id(op), output] = replace(buffer, name=name)
-    return found
+                buffers[id(op), output] = replace(buffer, name=name)
+    return buffers
 
 
 def _plain(op: ComputeOp, buffers: Mapping[Key, Buffer]) -> ComputeOp:
@@ -132,5 +131,5 @@ def _plain(op: ComputeOp, buffers: Mapping[Key, Buffer]) -> ComputeOp:
             return Load(buffers[_key(buffer.owner)], node.indices)
         return None
 
-    own = [buffers[id(op), output] for output in range(len(op.buffers))]
-    return op.with_buffers(own).with_bodies(lambda body: rewrite(body, rule))
+    outputs = [buffers[id(op), output] for output in range(len(op.buffers))]
+    return op.with_buffers(outputs).with_bodies(lambda body: rewrite(body, rule))

@@ -1,4 +1,4 @@
-"""Combine tuples of arrays along dimensions, as the reference of reductions by a Reducer."""
+"""Combine tuples of arrays along dimensions: the reference of reductions by a Reducer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.reducer import Reducer
 
 
-def folded(
+def fold(
     reducer: Reducer,
     terms: Sequence[Array],
     shape: Sequence[int],
     rank: int,
     floats: FloatType,
 ) -> list[Array]:
-    """Return the tuples of `terms` over the box `shape`, combined over its dimensions from `rank`.
+    """Return the tuples `terms` over the box `shape`, combined over its dimensions from `rank`.
 
-    Halves are combined again and again, so rounding errors grow with the logarithm of the length.
+    Halves are combined recursively, so rounding errors grow with the logarithm of the length.
     """
     length = math.prod(shape[rank:])
     current = [np.broadcast_to(term, shape).reshape(*shape[:rank], length) for term in terms]
@@ -30,19 +30,19 @@ def folded(
         left = [array[..., :half] for array in current]
         right = [array[..., half : 2 * half] for array in current]
         rest = [array[..., 2 * half :] for array in current]
-        pairs = zip(combined(reducer, left, right, floats), rest, strict=True)
+        pairs = zip(combine(reducer, left, right, floats), rest, strict=True)
         current = [np.concatenate(pair, axis=-1) for pair in pairs]
         length = half + length % 2
     return [array[..., 0] for array in current]
 
 
-def combined(
+def combine(
     reducer: Reducer,
     left: Sequence[Array],
     right: Sequence[Array],
     floats: FloatType,
 ) -> list[Array]:
-    """Return the tuples that `left` and `right`, arrays of one shape, combine to."""
+    """Return the tuples `left` combined with `right`; all arrays have one shape."""
     mine, theirs = reducer.operands
     values = {var.name: array for var, array in zip(mine, left, strict=True)}
     values |= {var.name: array for var, array in zip(theirs, right, strict=True)}

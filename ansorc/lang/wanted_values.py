@@ -1,9 +1,9 @@
-"""Which values inputs may have so that every place that they say is one of its tensor.
+"""Find values of inputs for which every index computed from them is inside its tensor.
 
-`T[I[i] * 4 + j]` with T of 40 elements and j below 4 wants I to be 0 to 9. What is wanted of an
-index goes backward through its arithmetic to the inputs, over the computations between (Benhamou et
-al., Revising hull and box consistency, 1999): it may be narrower than needed, and where two tensors
-are added each gets a part, so that all of the indexed tensor is reached.
+`T[I[i] * 4 + j]` with T of 40 elements and j below 4 needs I to be 0 to 9. The interval of an index
+is propagated backward through its arithmetic, and through computations, to the inputs (Benhamou et
+al., Revising hull and box consistency, 1999). The result may be narrower than needed. If two
+tensors are added, each gets a part, so that all of the indexed tensor is reached.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _ANY: Span = (-math.inf, math.inf)
 
 
 def wanted_values(dag: ComputeDAG, outputs: Mapping[str, Span] | None = None) -> dict[str, Span]:
-    """Return what is wanted of those inputs of `dag` that say places, by their names.
+    """Return the spans of those inputs of `dag` from which indices are computed, by name.
 
-    `outputs` is what is wanted of outputs, by theirs. A span that no value fits is left out: then
-    nothing is right for all that reads it.
+    `outputs` gives the wanted spans of outputs, by name. An empty span is left out: then no value
+    is right for all readers.
     """
     wanted = dict[str, Span](outputs or {})
     for op in reversed(dag.ops):
@@ -49,12 +49,12 @@ def wanted_values(dag: ComputeDAG, outputs: Mapping[str, Span] | None = None) ->
         for body, buffer in zip(op.bodies, op.buffers, strict=True):
             walk.visit(body, _of_terms(op, wanted.get(buffer.name, _ANY)), is_guarded=False)
     inputs = {buffer.name: buffer.dtype for buffer in dag.inputs}
-    found = {name: _rounded(span, inputs[name]) for name, span in wanted.items() if name in inputs}
-    return {name: span for name, span in found.items() if span[0] <= span[1] and span != _ANY}
+    spans = {name: _round(span, inputs[name]) for name, span in wanted.items() if name in inputs}
+    return {name: span for name, span in spans.items() if span[0] <= span[1] and span != _ANY}
 
 
 def _of_terms(op: ComputeOp, span: Span) -> Span:
-    """What is wanted of the terms of a reduction whose result is to be in `span`."""
+    """Return the span of the terms of a reduction whose result is to be in `span`."""
     if op.combiner is None or op.combiner in (Combiner.MAX, Combiner.MIN):
         return span
     if op.combiner is Combiner.SUM:
@@ -63,7 +63,7 @@ def _of_terms(op: ComputeOp, span: Span) -> Span:
     return _ANY
 
 
-def _rounded(span: Span, dtype: DType) -> Span:
+def _round(span: Span, dtype: DType) -> Span:
     if dtype.is_float or not dtype.is_integer:
         return span
     low, high = integer_range(dtype)
@@ -74,14 +74,14 @@ def _rounded(span: Span, dtype: DType) -> Span:
 
 @dataclass
 class _Backward:
-    """The walk through the bodies of one computation; what is wanted of tensors is narrowed."""
+    """The walk through the bodies of one computation; it narrows the spans of tensors."""
 
     op: ComputeOp
     wanted: dict[str, Span]
     seen: set[tuple[int, Span, bool]] = field(default_factory=set[tuple[int, Span, bool]])
 
     def visit(self, expr: Expr, span: Span, *, is_guarded: bool) -> None:
-        """Have `expr` be in `span`; `is_guarded`: where a condition holds that is not known."""
+        """Require `expr` to be in `span`; `is_guarded`: only under an unknown condition."""
         key = id(expr), span, is_guarded
         if key in self.seen:
             return
@@ -100,9 +100,9 @@ class _Backward:
                 for arm in (then, otherwise):
                     self.visit(arm, span, is_guarded=True)
             case Checked(value, condition):
-                own = _checked_span(expr)
+                checked = _span_of_check(expr)
                 self.visit(condition, _ANY, is_guarded=is_guarded)
-                self.visit(value, _common(span, own), is_guarded=is_guarded)
+                self.visit(value, _common(span, checked), is_guarded=is_guarded)
             case _:
                 for below in children(expr):
                     self.visit(below, _ANY, is_guarded=is_guarded)  # pyright: ignore[reportArgumentType]
@@ -125,16 +125,16 @@ class _Backward:
         elif op in (BinaryOp.MIN, BinaryOp.MAX):
             wanted = [span, span]
         else:
-            wanted = [_undone(op, span, spans[1 - n], is_left=n == 0) for n in range(2)]
-        for side, own in zip(sides, wanted, strict=True):
-            self.visit(side, own, is_guarded=is_guarded)
+            wanted = [_invert(op, span, spans[1 - n], is_left=n == 0) for n in range(2)]
+        for side, span_ in zip(sides, wanted, strict=True):
+            self.visit(side, span_, is_guarded=is_guarded)
 
     def _terms(
         self, op: BinaryOp, sides: tuple[Expr, Expr], span: Span, *, is_guarded: bool
     ) -> list[Span]:
-        """What is wanted of both sides of a sum.
+        """Return the spans of both sides of a sum.
 
-        Of two that read data the one gets what the other leaves of it, or each a half.
+        If both sides read data, each gets a share of the span.
         """
         sign = 1 if op is BinaryOp.ADD else -1
         left, right = (self._forward(side) for side in sides)
@@ -153,7 +153,7 @@ class _Backward:
         return [_ANY, (other[1] - span[1], other[0] - span[0])]
 
     def _shares(self, sides: tuple[Expr, Expr], span: Span, sign: int) -> list[Span]:
-        """Parts of a span for both sides: by their factors, if one has the larger one."""
+        """Return the shares of a span for both sides, by their factors, or halves."""
         factors = [_factor(side) for side in sides]
         width = span[1] - span[0]
         if sign < 0:
@@ -169,7 +169,7 @@ class _Backward:
         return share if small == 1 else share[::-1]
 
     def _forward(self, expr: Expr) -> Span:
-        """The values that `expr` has as far as axes and literals say."""
+        """Return the span of `expr` that follows from axes and literals."""
         extents = {a.name: a.extent for a in (*self.op.axes, *self.op.reduce_axes)}
         match expr:
             case Const(value):
@@ -179,12 +179,12 @@ class _Backward:
             case Cast(_, operand) | Checked(operand):
                 return self._forward(operand)
             case Binary(op, left, right):
-                return _computed(op, self._forward(left), self._forward(right))
+                return _compute_span(op, self._forward(left), self._forward(right))
             case _:
                 return _ANY
 
 
-def _computed(op: BinaryOp, a: Span, b: Span) -> Span:
+def _compute_span(op: BinaryOp, a: Span, b: Span) -> Span:
     if not all(map(math.isfinite, (*a, *b))):
         return _ANY
     match op:
@@ -208,8 +208,8 @@ def _computed(op: BinaryOp, a: Span, b: Span) -> Span:
             return _ANY
 
 
-def _undone(op: BinaryOp, span: Span, other: Span, *, is_left: bool) -> Span:
-    """What is wanted of one side of a product, a quotient or a remainder, the other a number."""
+def _invert(op: BinaryOp, span: Span, other: Span, *, is_left: bool) -> Span:
+    """Return the span of one side of a product, quotient or remainder; the other is a number."""
     number = other[0]
     if span == _ANY or other[0] != other[1] or number <= 0:
         return _ANY
@@ -227,7 +227,7 @@ def _undone(op: BinaryOp, span: Span, other: Span, *, is_left: bool) -> Span:
 
 
 def _factor(expr: Expr) -> float:
-    """What data is multiplied by in a term of a sum."""
+    """Return the factor of the data in a term of a sum."""
     match expr:
         case Binary(BinaryOp.MUL, left, Const(value)) if value > 0:
             return value * _factor(left)
@@ -241,7 +241,7 @@ def _factor(expr: Expr) -> float:
             return 1.0
 
 
-def _checked_span(expr: Checked) -> Span:
+def _span_of_check(expr: Checked) -> Span:
     if expr.kind is not FaultKind.INDEX or len(expr.args) < 3:
         return _ANY
     low, high = expr.args[1], expr.args[2]

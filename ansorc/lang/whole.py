@@ -1,4 +1,4 @@
-"""Values that are not scalars, and so refuse arithmetic with a helpful word."""
+"""Values that are not scalars, and refuse arithmetic with a helpful message."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ansorc.errors import LanguageError
 
 
 class Whole(ABC):
-    """A value of many elements: arithmetic on it raises LanguageError saying what to do."""
+    """A value of many elements: arithmetic on it raises LanguageError with advice."""
 
     __slots__ = ()
 
     @abstractmethod
     def advice(self) -> str:
-        """Say what the value is and what to do instead of arithmetic on it."""
+        """Return a description of the value and what to do instead of arithmetic on it."""
 
     def _refuse(self, *_: object) -> NoReturn:
         raise LanguageError(self.advice())
@@ -41,16 +41,16 @@ class Whole(ABC):
     __hash__ = object.__hash__
 
     def __getitem__(self, indices: Any) -> Any:
-        """Refuse to be indexed; a tensor is not refused."""
+        """Refuse to be indexed; Tensor overrides it."""
         self._refuse()
 
     def __iter__(self) -> Iterator[NoReturn]:
         self._refuse()
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """Refuse to be an array: NumPy would make one of objects."""
+        """Refuse to become an array: NumPy would make one of objects."""
         self._refuse()
 
     def __array_ufunc__(self, *_: object, **__: object) -> NoReturn:
-        """Refuse NumPy's functions, and its operators with a number on the left."""
+        """Refuse functions of NumPy, and operators with a number of NumPy on the left."""
         self._refuse()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansorc.errors import AnsorcError, LanguageError
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.literal import short_text
 from ansorc.lang.tensor import Tensor
@@ -55,9 +55,9 @@ class Workload:
 
 
 def workload(function: Callable[..., Sequence[Tensor]]) -> Workload:
-    """Mark `function`, which returns `[inputs…, outputs…]`, as something to tune.
+    """Mark `function`, which returns `[inputs…, outputs…]`, as a workload to tune.
 
-    Raise LanguageError unless each of its parameters has an integer as default.
+    Raise LanguageError unless each of its parameters has an integer default.
     """
     if not inspect.isfunction(function):
         raise LanguageError(f"a workload is a function with settings, not {short_text(function)}")
@@ -74,30 +74,30 @@ def workload(function: Callable[..., Sequence[Tensor]]) -> Workload:
 def load_workloads(path: str | Path) -> dict[str, Workload]:
     """Run the Python file `path` and return its workloads by name, in the order of the file.
 
-    Raise LanguageError where the file cannot be run or has none.
+    Raise LanguageError if the file cannot be run or has none.
     """
     if not Path(path).is_file():
         raise LanguageError(f"there is no file '{path}'; give a Python file with @ac.workload")
     try:
-        found = runpy.run_path(str(path), run_name="ansorc_workload")
+        variables = runpy.run_path(str(path), run_name="ansorc_workload")
     except AnsorcError:
         raise
     except Exception as error:
         raise LanguageError(f"'{path}' cannot be run: {_blame(error, path)}") from error
-    workloads = {value.name: value for value in found.values() if isinstance(value, Workload)}
+    workloads = {value.name: value for value in variables.values() if isinstance(value, Workload)}
     if not workloads:
         raise LanguageError(f"'{path}' has no workload; put @ac.workload above a function in it")
     return workloads
 
 
-@checked
+@check_arguments
 def load_workload(
     path: str | Path, function_name: str = "", settings: Mapping[str, int] | None = None
 ) -> ComputeDAG:
     """Return the DAG of the workload `function_name` of the file `path`, with `settings`.
 
-    The name may be left out if there is only one. Raise LanguageError where that is not clear, or
-    the file, the function or a setting does not exist.
+    The name may be omitted if there is only one. Raise LanguageError if it is ambiguous, or if the
+    file, the function or a setting does not exist.
     """
     workloads = load_workloads(path)
     known = ", ".join(workloads)
@@ -115,8 +115,8 @@ def load_workload(
 
 
 def _blame(error: Exception, path: str | Path) -> str:
-    """What went wrong, in one line, and in which line of the file."""
+    """Return the error in one line, with the line of the file."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == Path(path)]
-    place = f" (line {lines[-1]} of {path})" if lines else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+    where = f" (line {lines[-1]} of {path})" if lines else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"

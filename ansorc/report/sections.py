@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ansorc.codegen.base import MachineLimits, backend_of
+from ansorc.codegen.base import LoopBackend, MachineLimits, backend_of
 from ansorc.codegen.build import prepare
 from ansorc.errors import AnsorcError
 from ansorc.fleet.status import HEADINGS, devices_at, summary_of
@@ -20,9 +20,6 @@ from ansorc.schedule import lower, replay
 from ansorc.search.programs import Program, recorded_program
 from ansorc.search.record import Record
 from ansorc.search.task import Task
-
-_LOOP_MARK = "| == innermost loop "
-"""How the back end's listing of the assembly begins the summary of a loop."""
 
 
 @dataclass(frozen=True)
@@ -216,16 +213,12 @@ def _assembly(history: History) -> PagePart:
 
 
 def _innermost_loops(task: Task, program: Program) -> list[str]:
-    """The summary of each innermost loop of the program's assembly."""
+    """Return the summary of each innermost loop of the program's assembly."""
     backend = backend_of(task.target)
-    listing = backend.listings.get("asm")
-    if listing is None:
+    if not isinstance(backend, LoopBackend):
         return ["the back end of this target has no listing of loops"]
     function = prepare(lower(replay(task.dag, program.steps), task.name), task.target)
-    text = listing(backend.emit(function, task.target), task.target)
-    return [
-        line.removeprefix(_LOOP_MARK) for line in text.splitlines() if line.startswith(_LOOP_MARK)
-    ]
+    return list(backend.innermost_loops(backend.emit(function, task.target), task.target))
 
 
 def _best_program(history: History) -> Program | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ansorc.ir.stmt import Allocate, Function, Seq, Stmt
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 from ansorc.schedule.layout import packings
 from ansorc.schedule.nest import Nests
 from ansorc.schedule.stage import Root
 from ansorc.schedule.state import State
 
 
-@checked
+@check_arguments
 def lower(state: State, name: str = "kernel") -> Function:
     """Return the loop program of `state`, its parameters those of the DAG in call order.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from ansorc.lang.arguments import checked, with_checked_methods
+from ansorc.lang.arguments import check_arguments, check_methods
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Tiles
 from ansorc.schedule.stage import Origin, initial_stage
@@ -33,7 +33,7 @@ from ansorc.schedule.steps import (
 )
 
 
-@with_checked_methods
+@check_methods
 class Schedule(State):
     """A State whose methods apply one step each and return the new Schedule.
 
@@ -120,7 +120,7 @@ class Schedule(State):
         return self.then(Pragma(stage, name, value))
 
 
-@checked
+@check_arguments
 def schedule(dag: ComputeDAG, tiles: Tiles | None = None) -> Schedule:
     """Return `dag` with one root stage for each op and one loop for each axis.
 
@@ -134,7 +134,7 @@ def schedule(dag: ComputeDAG, tiles: Tiles | None = None) -> Schedule:
     return Schedule(dag, stages, (), {} if tiles is None else tiles)
 
 
-@checked
+@check_arguments
 def replay(dag: ComputeDAG, steps: Iterable[Step], tiles: Tiles | None = None) -> Schedule:
     """Return `dag` after `steps`; raise ScheduleError at the first that does not fit."""
     state = schedule(dag, tiles)

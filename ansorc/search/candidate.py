@@ -10,10 +10,9 @@ import numpy as np
 
 from ansorc.schedule import Step, steps_to_json
 from ansorc.search.features import Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.measure import Source
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, phenotype_keys, steps
+from ansorc.search.space import Genes, Space, extract, phenotype_keys, steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,6 @@ from ansorc.schedule import (
 from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.call_threads import known_threads
-from ansorc.search.default import default_steps
-from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.measure import CachePolicy, Source
 from ansorc.search.record import (
     Environment,
@@ -39,8 +37,9 @@ from ansorc.search.record import (
     current_environment,
     is_missing,
 )
+from ansorc.search.space import search_space
 from ansorc.search.task import Task
-from ansorc.target import Target, detect
+from ansorc.target import Target
 from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
@@ -114,15 +113,11 @@ def default_program(
     whether stages may be computed by other definitions; `like`: programs, for other extents, in
     whose layouts the constants are there already.
     """
-    backend_of(task.target)
-    dag, target = task.dag, task.target
+    space = search_space(task.target)
     begin = time.perf_counter()
-    if target.kind == "cuda":
-        chosen = default_gpu_steps(dag, target)
-    else:
-        chosen = default_steps(
-            dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
-        )
+    chosen = space.default_steps(
+        task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
+    )
     _LOG.info(
         "%s: the untuned default has %d steps, chosen in %s",
         task.name, len(chosen), seconds_text(time.perf_counter() - begin, 3),
@@ -213,10 +208,9 @@ def recorded_environment(
     Such a one is a GPU, or a device of a fleet. `tasks` are all for one target.
     """
     target, own = tasks[0].target, current_environment(choice.threads, choice.cache)
-    is_here = (target.real.features, target.cores) == (detect().features, detect().cores)
+    is_here = target.may_be_here
     try:
         own = current_environment(choice.threads, choice.cache, target)
-        is_here |= target.kind == "cuda"
     except BuildError:
         is_here = False
     if is_here or any(records.best(task.key, own) for task in tasks):

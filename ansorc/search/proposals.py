@@ -20,19 +20,20 @@ from ansorc.search.evolution.local_search import local_search
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.selection import Proposal
 from ansorc.search.evolution.variation import mutate, uniform_crossover
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions, StrategyName
 from ansorc.search.paper.strategies import beam_search, random_search
-from ansorc.search.sketch.generate import BUILT_IN, RuleFailure, reason_of, user_rule_of
+from ansorc.search.sketch.generate import RuleFailure, reason_of
 from ansorc.search.sketch.rule import rule_name
 from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.user_rules import UserRule, user_rule_of
 from ansorc.search.space import (
     Genes,
     Space,
     adapted,
     design_space,
     encode,
+    extract,
     phenotype_keys,
     sketch_rules,
     steps,
@@ -220,8 +221,10 @@ def checked_space(task: Task, options: SearchOptions) -> Space:
         else:
             sound.append(sketch)
     rules = sketch_rules(options, task.target)
-    guilty = {failure.rule for failure in failures}.difference(BUILT_IN)
-    others = tuple(rule for rule in rules if rule_name(rule) not in guilty)
+    guilty = {failure.rule for failure in failures}
+    others = tuple(
+        rule for rule in rules if not (isinstance(rule, UserRule) and rule_name(rule) in guilty)
+    )
     if len(others) < len(rules):
         known = {sketch.steps for sketch in sound}
         more = design_space(task.dag, task.target, options, others).sketches

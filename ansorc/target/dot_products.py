@@ -35,7 +35,7 @@ class DotProduct:
         """Whether `target` has the instruction."""
         architecture = "x86" if target.is_x86 else "arm"
         is_there = any(name in target.features for name in self.features)
-        return target.kind == "cpu" and architecture == self.architecture and is_there
+        return not target.is_gpu and architecture == self.architecture and is_there
 
 
 _BUSD, _BF16 = "x86.avx512.vpdpbusd", "x86.avx512bf16.dpbf16ps"

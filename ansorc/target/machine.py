@@ -10,10 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from ansorc.errors import TargetError
+from ansorc.target.costs import CoreCosts
 from ansorc.target.gpu import DEFAULT_GPUS, Gpu, gpu_for, with_arch
+from ansorc.target.platforms import (
+    CPU_BACKEND,
+    EMULATED_BACKEND,
+    PLATFORMS,
+    Platform,
+    PlatformName,
+)
 from ansorc.target.presets import (
     ARM_FEATURES,
     ARM_PARTS,
@@ -40,9 +47,7 @@ _SYSTEMS = {"Linux": "linux-gnu", "Darwin": "apple-darwin"}
 _SHARED_BYTES = 4 << 20
 """Of a third level for each core: 32 MiB for 8 cores of Zen 3 to 5 (stated); others have less."""
 
-CPU_BACKEND, CUDA_BACKEND = "ansorc.codegen.llvm.backend", "ansorc.codegen.cuda.backend"
-EMULATED_BACKEND = "ansorc.codegen.cuda.emulation.backend"
-_GPU_BACKENDS = {"cuda": CUDA_BACKEND, "cuda-emulated": EMULATED_BACKEND}
+_GPU_BACKENDS = PLATFORMS["cuda"].backends
 _EMULATED_ARCH = "-arch=sm_90"
 
 
@@ -55,7 +60,7 @@ class Target:
     program is for the former, which is `real`.
     """
 
-    kind: Literal["cpu", "cuda"]
+    kind: PlatformName
     triple: str
     cpu: str
     features: tuple[str, ...]
@@ -108,7 +113,7 @@ class Target:
 
         Raise TargetError if one of them makes code for GPUs, or assumes a machine itself.
         """
-        if "cuda" in (self.kind, machine.kind) or self.runs_on or machine.runs_on:
+        if self.is_gpu or machine.is_gpu or self.runs_on or machine.runs_on:
             raise TargetError(
                 f"'{self.text}' cannot be taken for '{machine.text}': both must be CPUs, and "
                 "neither an assumed one"
@@ -128,7 +133,7 @@ class Target:
         as `_SHARED_BYTES` for each core of ours. Without one it is the second level of all cores,
         of which a GPU's have one together.
         """
-        if self.kind == "cuda":
+        if self.is_gpu:
             return self.cache_bytes[1]
         third = self.cache_bytes[-1]
         ours = self.cores * _SHARED_BYTES
@@ -154,33 +159,57 @@ class Target:
             words.append(f"-cores={self.cores}")
         if self.cache_bytes != preset.cache_bytes:
             words.append("-cache=" + ",".join(map(str, self.cache_bytes)))
-        if self.backend not in (_GPU_BACKENDS.values() if self.arch else (CPU_BACKEND,)):
+        if self.backend not in self.platform.backends.values():
             words.append(f"-backend={self.backend}")
         return " ".join(words)
 
     @property
+    def costs(self) -> CoreCosts:
+        """What instructions and bytes cost one core."""
+        return PRESETS[self.cpu or self.arch].costs
+
+    @property
+    def platform(self) -> Platform:
+        """What all targets of its kind have in common."""
+        return PLATFORMS[self.kind]
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether blocks of threads run its programs."""
+        return self.platform.is_gpu
+
+    @property
+    def may_be_here(self) -> bool:
+        """Whether it may be this machine: its instruction sets and cores are those detected here.
+
+        Which GPU is here only its back end can say.
+        """
+        here = detect()
+        return self.is_gpu or (self.real.features, self.cores) == (here.features, here.cores)
+
+    @property
     def gpu(self) -> Gpu:
         """The GPU that it is, with `cores` multiprocessors; raise TargetError of a CPU."""
-        if self.kind != "cuda":
+        if not self.is_gpu:
             raise TargetError(f"'{self.text}' is a CPU, not a GPU")
         return replace(gpu_for(self.arch, self.gpu_name), multiprocessors=self.cores)
 
     @property
     def is_x86(self) -> bool:
         """Whether it runs x86-64 code."""
-        return self.kind == "cpu" and _ARCHITECTURES[self.triple.split("-")[0]] == "x86"
+        return not self.is_gpu and _ARCHITECTURES[self.triple.split("-")[0]] == "x86"
 
     @property
     def masked_bytes(self) -> frozenset[int]:
         """Sizes of the elements of which it loads some lanes of a vector as fast as all."""
-        if self.kind != "cpu" or "avx2" not in self.features:
+        if self.is_gpu or "avx2" not in self.features:
             return frozenset()
         return frozenset((1, 2, 4, 8) if "avx512bw" in self.features else (4, 8))
 
     @property
     def stores_masked_fast(self) -> bool:
         """Whether it stores some lanes of a vector as fast as all."""
-        return self.kind == "cpu" and "avx512vl" in self.features
+        return not self.is_gpu and "avx512vl" in self.features
 
     @property
     def asks_ahead(self) -> bool:
@@ -258,7 +287,7 @@ def _preset(name: str, architecture: str) -> Preset:
     known = [preset.name for preset in PRESETS.values() if preset.architecture == architecture]
     if name in known:
         return PRESETS[name]
-    option = "-arch" if architecture == "cuda" else "-mcpu"
+    option = "-arch" if architecture in PLATFORMS else "-mcpu"
     listing = ", ".join(known)
     missing = f"'{name}' is not a known {option}" if name else f"the target needs {option}=NAME"
     raise TargetError(f"{missing}; known are {listing}{_nearest(name, known)}")
@@ -278,7 +307,7 @@ def _with_options(target: Target, options: list[str], text: str) -> Target:
             target = _with_features(target, _changed(target, value))
         elif name == "-cores" and value.isdigit() and int(value) > 0:
             target = replace(target, cores=int(value))
-        elif name == "-gpu" and target.kind == "cuda":
+        elif name == "-gpu" and target.is_gpu:
             target = _with_gpu(target, value)
         elif name == "-cache" and re.fullmatch(r"\d+,\d+,\d+", value):
             first, second, third = map(int, value.split(","))
@@ -307,7 +336,7 @@ def _changed(target: Target, changes: str) -> tuple[str, ...]:
 
 def _changeable(target: Target) -> Iterable[str]:
     """The features that an option may add or remove; NEON is in all of aarch64."""
-    if target.kind == "cuda":
+    if target.is_gpu:
         return ()
     return GUARDED_FEATURES if target.is_x86 else ARM_FEATURES
 

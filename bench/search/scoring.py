@@ -25,9 +25,8 @@ from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features import estimated_cycles
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import TreeModel
-from ansorc.search.space import Space, design_space, phenotype_keys
+from ansorc.search.space import Space, design_space, extract, phenotype_keys
 from ansorc.target import Target, detect
 from bench.build_cost import definition
 

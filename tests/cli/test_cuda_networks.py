@@ -39,8 +39,7 @@ def test_build_writes_an_image_and_weights(cli: CommandLine) -> None:
     for name in ("net.cu", "net.h", "net.json", "net.weights"):
         assert f"  {name} ({Path(name).stat().st_size} bytes)" in built.out
     text = Path("net.cu").read_text()
-    assert text.startswith("// launches: {")
-    assert "__global__" in text
+    assert text.startswith('extern "C" __global__ void')
     manifest = json.loads(Path("net.json").read_text())
     assert manifest["network"]["weights"]["file"] == "net.weights"
     assert len(manifest["cuda"]["calls"]) == len(manifest["network"]["calls"]) == 2

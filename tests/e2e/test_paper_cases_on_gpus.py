@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
 from ansorc.search.programs import default_program
@@ -15,8 +16,8 @@ from tests.codegen.cuda.proof import (
     Experiment,
     compiled_for_gpus,
     emulate,
+    program_of_function,
     sanitize,
-    text_of_function,
 )
 
 BATCH = 2
@@ -24,9 +25,9 @@ EMULATED_FLOPS, SANITIZED_FLOPS = 1e7, 5e5
 """So that a case takes seconds: sanitizers run each thread of a block as one of the system."""
 
 
-def default_text(dag: ComputeDAG) -> str:
+def default_kernels(dag: ComputeDAG) -> DeviceProgram:
     steps = default_program(Task(dag, EMULATED, "kernel")).steps
-    return text_of_function(lower(replay(dag, steps), "kernel"))
+    return program_of_function(lower(replay(dag, steps), "kernel"))
 
 
 def smaller(one: Case, flops: float) -> ComputeDAG:
@@ -47,12 +48,12 @@ def at_most(one: Case, most: int) -> ComputeDAG:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("one", CASES, ids=lambda one: one.name)
 def test_all_cases(one: Case) -> None:
-    compiled_for_gpus(default_text(one.dag()))
+    compiled_for_gpus(default_kernels(one.dag()))
     dag = smaller(one, EMULATED_FLOPS)
-    text = default_text(dag)
+    text = default_kernels(dag)
     compiled_for_gpus(text)
     assert not emulate(text, Experiment.of(dag))
     dag = smaller(one, SANITIZED_FLOPS)
-    text, experiment = default_text(dag), Experiment.of(dag)
+    text, experiment = default_kernels(dag), Experiment.of(dag)
     for sanitizer in SANITIZERS:
         assert not sanitize(text, experiment, sanitizer)

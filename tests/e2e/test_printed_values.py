@@ -77,7 +77,7 @@ def test_schedules_and_tasks() -> None:
     assert len(repr(task)) < SHORT + len(task.target.text)
     assert str(task.dag) in str(task)
     built = compile_function(ac.lower(state), task.target)
-    assert repr(built) == f"<Compiled kernel: {len(built.code)} bytes of code>"
+    assert repr(built) == f"<Compiled kernel: {len(built.code.image)} bytes of code>"
     assert "passes " in str(built)
 
 

@@ -94,7 +94,7 @@ def test_it_is_tuned(make: Callable[[], ComputeDAG], tmp_path: Path) -> None:
     for target, is_marked in ((TOY, True), (ac.Target.parse("native"), False)):
         layouts = packings(state)
         built = compile_function(lower(state), target, packings=layouts, cache=CompileCache())
-        assert (toy_backend.MARKER.encode() in built.code) is is_marked
+        assert (toy_backend.MARKER.encode() in built.code.image) is is_marked
 
 
 def test_what_a_worker_runs_is_its_code() -> None:

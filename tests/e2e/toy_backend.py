@@ -14,6 +14,7 @@ from ansorc.codegen.package.artifact import Artifact, write_artifact
 from ansorc.codegen.package.header import c_type
 from ansorc.codegen.package.signature import Signature
 from ansorc.codegen.package.toolchain import find_toolchain
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError
 from ansorc.ir import expr as ex
 from ansorc.ir import stmt as st
@@ -164,25 +165,27 @@ class Toy:
             parts += [*packer.lines, "return 0; }"]
         return "\n".join(parts)
 
-    def compile(self, text: str, target: Target) -> bytes:
+    def compile(self, source: str, target: Target) -> CompiledProgram:
         with tempfile.TemporaryDirectory() as directory:
             made = Path(directory, "kernel.o")
             flags = ("-std=gnu11", "-O2", "-fPIC", "-ffp-contract=off", "-xc", "-c", "-")
-            run([*find_toolchain(target).cc, *flags, "-o", str(made)], text)
-            return made.read_bytes()
+            run([*find_toolchain(target).cc, *flags, "-o", str(made)], source)
+            return CompiledProgram(made.read_bytes())
 
     def workspace_bytes(self, function: Function) -> int:
         return sum(-(-buffer.bytes // 64) * 64 for buffer in allocated(function))
 
-    def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
+    def load(self, code: CompiledProgram, signature: Signature, target: Target) -> LoadedKernel:
         with tempfile.TemporaryDirectory() as directory:
             source, library = Path(directory, "kernel.o"), Path(directory, "kernel.so")
-            source.write_bytes(code)
+            source.write_bytes(code.image)
             run([*find_toolchain(target).cc, "-shared", str(source), "-o", str(library), "-lm"])
             return LLVM.open(library, signature, target)
 
-    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
-        return write_artifact(path, code, signature, target)
+    def save(
+        self, path: Path, code: CompiledProgram, signature: Signature, target: Target
+    ) -> Artifact:
+        return write_artifact(path, code.image, signature, target)
 
     def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
         return LLVM.open(library, signature, target)

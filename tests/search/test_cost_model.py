@@ -15,7 +15,6 @@ from ansorc.errors import RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import (
     Growth,
     RandomModel,
@@ -26,7 +25,7 @@ from ansorc.search.model import (
 from ansorc.search.model.training import metrics
 from ansorc.search.model.trees import labels_of
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import design_space
+from ansorc.search.space import design_space, extract
 from tests.search.workloads import ZEN, matmul
 
 HIDDEN = FEATURE_NAMES.index("registers.inner_terms")

@@ -13,12 +13,11 @@ from ansorc.errors import LanguageError
 from ansorc.lang import operators as ops
 from ansorc.schedule import Hole, Names, Step, lower, replay
 from ansorc.schedule.steps import Split
-from ansorc.search.default import default_steps
+from ansorc.search.cpu.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.sketch import Sketch
-from ansorc.search.space import design_space, phenotype_keys, steps
+from ansorc.search.space import design_space, extract, phenotype_keys, steps
 from ansorc.search.space.nodes import nodes_of
 from ansorc.search.task import Task
 from ansorc.target import Target

@@ -25,10 +25,9 @@ from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Stage
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import COLUMNS, FEATURE_NAMES
-from ansorc.search.features.extract import Features
-from ansorc.search.gpu.feature_sets import extract
+from ansorc.search.features.feature_set import Features
 from ansorc.search.sketch import Sketch
-from ansorc.search.space import Genes, design_space, phenotype_keys, steps
+from ansorc.search.space import Genes, design_space, extract, phenotype_keys, steps
 from ansorc.target import Target
 from tests.search.every_operator import NAMES, computation
 from tests.search.space.canonical import canonical_text

@@ -10,9 +10,8 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
-from ansorc.search.gpu.feature_sets import extract, extract_state
 from ansorc.search.options import PAPER
-from ansorc.search.space import design_space, encode, steps, tiles
+from ansorc.search.space import design_space, encode, extract, extract_state, steps, tiles
 from ansorc.search.tiles import ragged_lengths, tile_counts, tile_table
 from tests.search.small_dags import TARGET, matmul
 

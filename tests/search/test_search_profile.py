@@ -45,7 +45,7 @@ def category(*names: tuple[str, str]) -> str:
     ("names", "expected"),
     [
         ([("ansorc.search.evolution.sampling", "sample")], "sampling"),
-        ([("ansorc.search.features.extract", "f"), ("ansorc.search.evolution.x", "g")], "features"),
+        ([("ansorc.search.features.machine", "f"), ("ansorc.search.evolution.x", "g")], "features"),
         ([("numpy.linalg", "f"), ("ansorc.search.model.trees", "update")], "model training"),
         ([("ansorc.search.model.trees", "predict_statements")], "predictions"),
         ([("ansorc.search.features.x", "f"), ("ansorc.search.programs", "default_program")],

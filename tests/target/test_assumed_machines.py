@@ -13,10 +13,9 @@ from ansorc.ir.verify import verify
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark
-from ansorc.search.default import default_steps
+from ansorc.search.cpu.default import default_steps
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.gpu.feature_sets import extract
-from ansorc.search.space import design_space, encode, phenotype_keys, steps
+from ansorc.search.space import design_space, encode, extract, phenotype_keys, steps
 from ansorc.target import Target, detect
 from tests.search.small_dags import check_meaning, conv_layer, matmul, softmax
 from tests.support.assumed import MACHINES

@@ -17,6 +17,7 @@ from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.ir import notebook
 from ansorc.ir.packing import PackedWeight
@@ -31,7 +32,7 @@ class Module:
         signature: Signature,
         target: Target,
         code: LazyCode[LoadedKernel],
-        compiled: bytes | None,
+        compiled: CompiledProgram | None,
     ) -> None:
         self.signature = signature
         """What a call takes."""
@@ -160,7 +161,7 @@ def _rows(signature: Signature) -> list[tuple[str, str]]:
     ]
 
 
-def load_code(compiled: bytes, signature: Signature, target: Target) -> Module:
+def load_code(compiled: CompiledProgram, signature: Signature, target: Target) -> Module:
     """Return the kernel in what the target's back end compiled; it is loaded at its first call."""
     code = LazyCode(lambda: backend_of(target).load(compiled, signature, target))
     return Module(signature, target, code, compiled)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from ansorc.codegen.call.arguments import DEVICE_ALIGNMENT
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
-from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
 from ansorc.codegen.package.files import replaced_together, write_synced
 from ansorc.codegen.package.header import FAULT_STATUSES, c_type, comment, heading, macros_of
 from ansorc.codegen.package.manifest import Manifest, kernel_version, manifest_text
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.program.launch_plan import KernelArgument, LaunchPlan
 from ansorc.errors import BuildError
 from ansorc.target import Target
 
@@ -47,12 +47,14 @@ def write_cuda_artifact(
     return artifact
 
 
-def read_cuda_artifact(library: Path) -> bytes:
-    """Return the code in an image that was written with a manifest; raise BuildError for others."""
+def read_cuda_artifact(library: Path) -> tuple[LaunchPlan, bytes]:
+    """Return an image that was written with a manifest, and what is launched of it.
+
+    Raise BuildError for others.
+    """
     try:
         document = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
-        plan = LaunchPlan.of_text(f"// launches: {json.dumps(document['cuda'])}")
-        return plan.with_image(library.read_bytes())
+        return LaunchPlan.from_json(document["cuda"]), library.read_bytes()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BuildError(f"{library} cannot be loaded: {error}; save the kernel again") from error
 

@@ -21,19 +21,21 @@ from ansorc.codegen.cuda.artifact import read_cuda_artifact, write_cuda_artifact
 from ansorc.codegen.cuda.binding import FIRST_DEVICE, bus_of, facts_of
 from ansorc.codegen.cuda.clocks import clock_of
 from ansorc.codegen.cuda.counts import counted
-from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
+from ansorc.codegen.cuda.emit import CLEAR_FAULTS, WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.image import image_for
 from ansorc.codegen.cuda.kernel import CudaKernel
-from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.listings import LISTINGS
 from ansorc.codegen.cuda.network import CudaNetwork, with_weights
-from ansorc.codegen.cuda.network_artifact import read_cuda_network, write_cuda_network
-from ansorc.codegen.cuda.network_text import network_text, ready_plan
+from ansorc.codegen.cuda.network_artifact import read_cuda_weights, write_cuda_network
+from ansorc.codegen.cuda.network_program import network_program, ready_plan
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.program.compiled import CompiledProgram
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError, TargetError
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.pipeline import Passes
@@ -79,13 +81,14 @@ class Cuda:
 
     passes: Passes = CUDA_PASSES
     probes: Probes = _GpuProbes()
-    listings: Mapping[str, Callable[[str, Target], str]] = LISTINGS
+    listings: Mapping[str, Callable[[DeviceProgram, Target], str]] = LISTINGS
 
     def capabilities(self, target: Target) -> Capabilities:
         obstacle = "" if has_driver() else "on this machine, which has no NVIDIA driver"
         return Capabilities(
-            cold_caches=True, device=True, alignment=WORKSPACE_ALIGNMENT, obstacle=obstacle
-        )
+            cold_caches=True, device=True, alignment=WORKSPACE_ALIGNMENT, suffix=".cubin",
+            obstacle=obstacle,
+        )  # fmt: skip
 
     def emit(
         self,
@@ -94,52 +97,51 @@ class Cuda:
         packers: Sequence[Function] = (),
         *,
         is_guarded: bool = True,  # the driver refuses what is not for its GPU
-    ) -> str:
+    ) -> DeviceProgram:
         return emit_cuda(function, target, packers)
 
-    def compile(self, text: str, target: Target) -> bytes:
-        cubin = compile_cubin(text, target.arch)
-        return LaunchPlan.of_text(text).with_image(cubin.image, text)
+    def compile(self, source: DeviceProgram, target: Target) -> CompiledProgram:
+        return CompiledProgram(compile_cubin(cuda_text(source), target.arch).image, source)
 
-    def counts(self, function: Function, text: str, target: Target) -> str:
-        return counted(function, text, target)
+    def counts(self, function: Function, source: DeviceProgram, target: Target) -> str:
+        return counted(function, source, target)
 
-    def resources(self, text: str, target: Target) -> tuple[KernelResources, ...]:
-        found = compile_cubin(text, target.arch).resources
-        numbered = sorted(found, key=lambda each: int(each.name.rpartition("_")[2]))
-        return tuple(
-            KernelResources(
+    def resources(self, source: DeviceProgram, target: Target) -> tuple[KernelResources, ...]:
+        compiled = compile_cubin(cuda_text(source), target.arch).resources
+        by_name = {
+            each.name: KernelResources(
                 each.registers, each.spill_store_bytes + each.spill_load_bytes, each.shared_bytes
             )
-            for each in numbered
-        )
+            for each in compiled
+        }
+        return tuple(by_name[one.name] for one in source.kernels if one != CLEAR_FAULTS)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
 
-    def compile_part(self, text: str, target: Target) -> bytes:
-        return LaunchPlan.of_text(text).with_image(b"", text)
+    def compile_part(self, source: DeviceProgram, target: Target) -> CompiledProgram:
+        return CompiledProgram(b"", source)
 
-    def network_text(self, plan: NetworkPlan) -> str:
-        return network_text(ready_plan(plan))
+    def network_source(self, plan: NetworkPlan) -> DeviceProgram:
+        return network_program(ready_plan(plan))
 
     def load_network(self, plan: NetworkPlan, target: Target) -> CudaNetwork:
         _require_driver(plan.signature, target)
         ready = ready_plan(plan)
-        code = self.compile(network_text(ready), target)
+        program = network_program(ready)
+        image = self.compile(program, target).image
         signature = with_weights(plan.signature, ready.weights)
-        return CudaNetwork(code, signature, target.arch, ready.weights)
+        return CudaNetwork(program.plan, image, signature, target.arch, ready.weights)
 
     def save_network(
         self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
     ) -> Artifact:
         ready = ready_plan(plan)
-        text = network_text(ready)
-        launches = LaunchPlan.of_text(text)
+        program = network_program(ready)
         is_compiled = path.suffix in (".cubin", ".fatbin")
-        code = self.compile(text, target) if is_compiled else launches.with_image(b"", text)
+        code = self.compile(program, target) if is_compiled else CompiledProgram(b"", program)
         image = image_for(path.suffix, code, target)
-        return write_cuda_network(path, ready, launches, image, target, weights)
+        return write_cuda_network(path, ready, program.plan, image, target, weights)
 
     def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
         raise BuildError(
@@ -151,8 +153,9 @@ class Cuda:
         self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
     ) -> CudaNetwork:
         _require_driver(signature, target)
-        code, source = read_cuda_network(library, weights)
-        return CudaNetwork(code, with_weights(signature, source), target.arch, source)
+        launches, image = read_cuda_artifact(library)
+        source = None if weights is None else read_cuda_weights(library, weights)
+        return CudaNetwork(launches, image, with_weights(signature, source), target.arch, source)
 
     def machine(self, target: Target) -> Machine:
         facts = facts_of(FIRST_DEVICE)
@@ -161,17 +164,19 @@ class Cuda:
     def state(self, target: Target) -> str:
         return clock_of(bus_of(FIRST_DEVICE))
 
-    def load(self, code: bytes, signature: Signature, target: Target) -> LoadedKernel:
+    def load(self, code: CompiledProgram, signature: Signature, target: Target) -> LoadedKernel:
         _require_driver(signature, target)
-        return CudaKernel(code, signature, target.arch)
+        return CudaKernel(code.device_program.plan, code.image, signature, target.arch)
 
-    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
+    def save(
+        self, path: Path, code: CompiledProgram, signature: Signature, target: Target
+    ) -> Artifact:
         image = image_for(path.suffix, code, target)
-        return write_cuda_artifact(path, LaunchPlan.of_code(code)[0], image, signature, target)
+        return write_cuda_artifact(path, code.device_program.plan, image, signature, target)
 
     def open(self, library: Path, signature: Signature, target: Target) -> LoadedKernel:
         _require_driver(signature, target)
-        return CudaKernel(read_cuda_artifact(library), signature, target.arch)
+        return CudaKernel(*read_cuda_artifact(library), signature, target.arch)
 
 
 BACKEND: Backend = Cuda()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ansorc.codegen.cuda.launch import Launch, LaunchPlan
+from ansorc.codegen.cuda.emit import CLEAR_FAULTS
 from ansorc.codegen.cuda.requests import MemoryRequest, requests_of
 from ansorc.codegen.cuda.sass import SassLoop, hottest_loops
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import Resources, compile_cubin, disassemble
+from ansorc.codegen.program.device_program import DeviceProgram
+from ansorc.codegen.program.launch_plan import Launch
 from ansorc.ir.buffer import Scope
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
@@ -17,14 +20,15 @@ from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 _SHOWN = ("FFMA", "HMMA", "IMMA", "IDP", "LDSM", "LDGSTS", "LDS", "STS", "LDG", "STG", "BAR")
 
 
-def counted(function: Function, text: str, target: Target) -> str:
-    """Return the figures of a prepared function and its text; raise BuildError without NVRTC."""
-    cubin = compile_cubin(text, target.arch)
+def counted(function: Function, source: DeviceProgram, target: Target) -> str:
+    """Return the figures of a prepared function and its program; raise BuildError without NVRTC."""
+    cubin = compile_cubin(cuda_text(source), target.arch)
     resources = {each.name: each for each in cubin.resources}
     loops = {each.kernel: each for each in hottest_loops(disassemble(cubin.image))}
     requests = requests_of(function)
     lines: list[str] = []
-    for number, launch in enumerate(LaunchPlan.of_text(text).launches):
+    launches = (one for one in source.plan.launches if one.name != CLEAR_FAULTS.name)
+    for number, launch in enumerate(launches):
         own = [request for nest, request in requests if nest == number]
         lines += _kernel(launch, resources[launch.name], loops[launch.name], own, target)
     return "\n".join(lines)

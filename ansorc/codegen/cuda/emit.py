@@ -1,15 +1,17 @@
-"""Write a prepared function as CUDA C: its kernels, and the plan of their launches."""
+"""Write a prepared function as kernels in CUDA C, with the plan of their launches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ansorc.codegen.cuda.launch import KernelArgument, Launch, LaunchPlan
-from ansorc.codegen.cuda.prelude import prelude
+from ansorc.codegen.cuda.prelude import WAITING_PARTS
 from ansorc.codegen.cuda.stmt import CudaStatements
+from ansorc.codegen.cuda.text import SHARED_ALIGNMENT
 from ansorc.codegen.cuda.types import c_type
 from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS
+from ansorc.codegen.program.device_program import DeviceProgram, KernelText
+from ansorc.codegen.program.launch_plan import KernelArgument, Launch, LaunchPlan
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Load
@@ -33,20 +35,18 @@ from ansorc.target.gpu_limits import STATIC_SHARED_BYTES, complaint, launch_limi
 
 WORKSPACE_ALIGNMENT = 256
 """What `cuMemAlloc` aligns to; see `KernelArgument`."""
-SHARED_ALIGNMENT = 16
-"""The widest vector."""
-
 
 _RECORD = FAULT_RECORD.elements
-CLEARING = f"""\
-extern "C" __global__ void __launch_bounds__({_RECORD}) clear_faults(long long *record) {{
-  record[threadIdx.x] = 0;
-}}"""
+CLEAR_FAULTS = KernelText(
+    "clear_faults", ("long long *record",), _RECORD, ("  record[threadIdx.x] = 0;",)
+)
 """The kernel after which no check has failed."""
 
 
-def emit_cuda(function: Function, target: Target, packers: Sequence[Function] = ()) -> str:
-    """Return the CUDA C of `function`, prepared by CUDA_PASSES; its first line is the launch plan.
+def emit_cuda(
+    function: Function, target: Target, packers: Sequence[Function] = ()
+) -> DeviceProgram:
+    """Return the kernels of `function`, prepared by CUDA_PASSES, and their launches.
 
     Raise BuildError for what no GPU of the target launches, and for packers, of which there are
     none on a GPU.
@@ -57,15 +57,13 @@ def emit_cuda(function: Function, target: Target, packers: Sequence[Function] = 
             "use a schedule that leaves their layout as it is"
         )
     nests, workspace = kernels(function), workspace_of(function)
-    parts: set[str] = set()
     sites = fault_sites(function.body)
     launches: list[Launch] = [clearing(0)] if sites else []
-    texts: list[str] = []
+    texts: list[KernelText] = []
     for number, nest in enumerate(nests):
-        kernel = _KernelText(f"{function.name}_{number}", nest, function, workspace)
+        kernel = _KernelWriter(f"{function.name}_{number}", nest, function, workspace)
         kernel.writer.fault_sites = sites
         texts.append(kernel.text())
-        parts |= kernel.writer.exprs.parts
         launches.append(kernel.launch())
         refused = complaint(launch_limits(target), *kernel.shape, kernel.shared.size)
         if refused:
@@ -74,15 +72,13 @@ def emit_cuda(function: Function, target: Target, packers: Sequence[Function] = 
     plan = LaunchPlan(
         function.name, tuple(launches), workspace_bytes(function), fault_statuses=statuses
     )
-    head = prelude(parts)
-    texts += [CLEARING] if sites else []
-    return "\n\n".join([plan.comment(), *([head] if head else []), *texts]) + "\n"
+    return DeviceProgram((*texts, *([CLEAR_FAULTS] if sites else [])), plan)
 
 
 def clearing(place: int) -> Launch:
-    """Return the launch of CLEARING, before all others, on what lies at `place`."""
+    """Return the launch of CLEAR_FAULTS, before all others, on what lies at `place`."""
     argument = KernelArgument("workspace", place)
-    return Launch("clear_faults", (1, 1, 1), (_RECORD, 1, 1), 0, (argument,))
+    return Launch(CLEAR_FAULTS.name, (1, 1, 1), (_RECORD, 1, 1), 0, (argument,))
 
 
 def kernels(function: Function) -> list[Stmt]:
@@ -154,13 +150,14 @@ def _laid_out(buffers: Iterable[Buffer], alignment: int) -> tuple[dict[Buffer, i
     return offsets, end
 
 
-class _KernelText:
+class _KernelWriter:
     def __init__(
         self, name: str, nest: Stmt, function: Function, workspace: dict[Buffer, int]
     ) -> None:
         self.name, self._nest = name, nest
         self.writer = CudaStatements()
         self.shared = shared_memory(nest)
+        self._has_barriers = any(isinstance(part, Barrier) for part in statements(nest))
         stored, used, exchanged = _accessed(nest)
         self._stored, self._exchanged = stored, exchanged
         self._arguments: list[tuple[Buffer, KernelArgument]] = [
@@ -187,17 +184,20 @@ class _KernelText:
         arguments = tuple(argument for _, argument in self._arguments)
         return Launch(self.name, grid, block, dynamic, arguments)
 
-    def text(self) -> str:
+    def text(self) -> KernelText:
         writer = self.writer
-        params = ", ".join(self._parameter(buffer) for buffer, _ in self._arguments)
-        self._declare_shared()
+        params = tuple(self._parameter(buffer) for buffer, _ in self._arguments)
+        dynamic = self._declare_shared()
         for thread, loop in self._bound.items():
             writer.line(f"const int {writer.bind(loop)} = {thread};")
         _, block = self.shape
         threads = writer.exprs.threads = block[0] * block[1] * block[2]
         writer.statement(self._nest)
-        head = f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({params}) {{'
-        return "\n".join([head, *writer.lines, "}"])
+        parts = writer.exprs.parts
+        waits = self._has_barriers or not parts.isdisjoint(WAITING_PARTS)
+        return KernelText(
+            self.name, params, threads, tuple(writer.lines), tuple(sorted(parts)), dynamic, waits
+        )
 
     def _parameter(self, buffer: Buffer) -> str:
         name = self.writer.exprs.buffers[buffer] = self.writer.name(buffer.name)
@@ -206,11 +206,10 @@ class _KernelText:
         alone = "" if buffer in self._exchanged else "__restrict__ "
         return f"{constant}{c_type(buffer.dtype)} *{alone}{name}"
 
-    def _declare_shared(self) -> None:
+    def _declare_shared(self) -> str:
+        """Write where shared arrays are; return what dynamic memory is called, "" if none."""
         writer = self.writer
         memory = writer.name("shared_memory") if self.shared.is_dynamic else ""
-        if memory:
-            writer.line(f"extern __shared__ __align__({SHARED_ALIGNMENT}) char {memory}[];")
         for buffer, offset in self.shared.offsets.items():
             name = writer.exprs.buffers[buffer] = writer.name(buffer.name)
             kind = c_type(buffer.dtype)
@@ -221,6 +220,7 @@ class _KernelText:
             else:
                 align = f"__align__({SHARED_ALIGNMENT})"
                 writer.line(f"__shared__ {align} {kind} {name}[{buffer.elements}];")
+        return memory
 
 
 def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer], set[Buffer]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import assemble, compile_ptx, fat_binary, supported_architectures
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError
 from ansorc.target import Target
 from ansorc.target.gpu import DEFAULT_GPUS, GPUS
@@ -11,15 +12,15 @@ from ansorc.target.gpu import DEFAULT_GPUS, GPUS
 SUFFIXES = (".ptx", ".cubin", ".fatbin", ".cu")
 
 
-def image_for(suffix: str, code: bytes, target: Target) -> bytes:
+def image_for(suffix: str, code: CompiledProgram, target: Target) -> bytes:
     """Return what a file with `suffix` holds of compiled code; raise BuildError for others."""
     match suffix:
         case ".cubin":
-            return LaunchPlan.of_code(code)[1]
+            return code.image
         case ".cu":
-            return LaunchPlan.text_of(code).encode()
+            return cuda_text(code.device_program).encode()
         case ".ptx":
-            return compile_ptx(LaunchPlan.text_of(code), target.arch).encode()
+            return compile_ptx(cuda_text(code.device_program), target.arch).encode()
         case ".fatbin":
             return _fat_image(code, target)
         case _:
@@ -29,12 +30,12 @@ def image_for(suffix: str, code: bytes, target: Target) -> bytes:
             )
 
 
-def _fat_image(code: bytes, target: Target) -> bytes:
+def _fat_image(code: CompiledProgram, target: Target) -> bytes:
     """Machine code for the target and all later GPUs that are known, and PTX for those to come."""
-    plan, image = LaunchPlan.of_code(code)
-    ptx = compile_ptx(LaunchPlan.text_of(code), target.arch)
-    most = max((launch.dynamic_shared_bytes for launch in plan.launches), default=0)
-    cubins = {target.arch: image}
+    launches = code.device_program.plan.launches
+    ptx = compile_ptx(cuda_text(code.device_program), target.arch)
+    most = max((launch.dynamic_shared_bytes for launch in launches), default=0)
+    cubins = {target.arch: code.image}
     for arch, name in DEFAULT_GPUS.items():
         is_later = int(arch.removeprefix("sm_")) > int(target.arch.removeprefix("sm_"))
         has_room = most <= GPUS[name].architecture.block_shared_bytes

@@ -26,9 +26,9 @@ from ansorc.codegen.cuda.binding import (
     device_of,
     driver,
 )
-from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
 from ansorc.codegen.device_array import DeviceArray, DeviceOperand
 from ansorc.codegen.package.signature import FAULT_RECORD, Signature
+from ansorc.codegen.program.launch_plan import KernelArgument, LaunchPlan
 from ansorc.errors import BuildError, CallError, DeviceError, FaultError
 from ansorc.ir.aligned import Array
 from ansorc.ir.fault import recorded_fault
@@ -67,9 +67,9 @@ class _OnDevice:
 class CudaKernel:
     """A program for one architecture; its image is loaded on each device that it is called on."""
 
-    def __init__(self, code: bytes, signature: Signature, arch: str) -> None:
-        """Raise BuildError if `code` is none, or there is no device that it is for."""
-        self._plan, self._image = LaunchPlan.of_code(code)
+    def __init__(self, plan: LaunchPlan, image: bytes, signature: Signature, arch: str) -> None:
+        """Raise BuildError if there is no device that `image` is for."""
+        self._plan, self._image = plan, image
         self.signature, self._arch = signature, arch
         self._modules: dict[Device, _OnDevice] = {}
         self._graphs: OrderedDict[tuple[object, ...], LaunchGraph | None] = OrderedDict()

@@ -16,6 +16,7 @@ from ansorc.codegen.device_array import DeviceArray
 from ansorc.codegen.network.artifact import WEIGHTS_HEADER_BYTES, WEIGHTS_MAGIC
 from ansorc.codegen.network.weights import Chunk
 from ansorc.codegen.package.signature import Param, Signature
+from ansorc.codegen.program.launch_plan import LaunchPlan
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import UINT8
@@ -82,10 +83,15 @@ class CudaNetwork(CudaKernel):
     """
 
     def __init__(
-        self, code: bytes, signature: Signature, arch: str, weights: WeightSource | None
+        self,
+        plan: LaunchPlan,
+        image: bytes,
+        signature: Signature,
+        arch: str,
+        weights: WeightSource | None,
     ) -> None:
-        """Raise BuildError if `code` is none, or there is no device that it is for."""
-        super().__init__(code, signature, arch)
+        """Raise BuildError if there is no device that `image` is for."""
+        super().__init__(plan, image, signature, arch)
         self._weights = weights
 
     def constants_on(self, device: Device) -> tuple[DeviceArray, ...]:

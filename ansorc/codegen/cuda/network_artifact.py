@@ -19,11 +19,9 @@ from ansorc.codegen.cuda.artifact import (
     header_top,
     kernel_names,
     load_lines,
-    read_cuda_artifact,
     status_lines,
 )
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
-from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.network import WeightsFile
 from ansorc.codegen.network.artifact import WEIGHTS_MAGIC, write_weights
 from ansorc.codegen.network.plan import NetworkPlan
@@ -32,6 +30,7 @@ from ansorc.codegen.package.c_names import c_names
 from ansorc.codegen.package.files import replaced_together, write_synced
 from ansorc.codegen.package.header import comment, heading
 from ansorc.codegen.package.manifest import NetworkManifest, kernel_version, manifest_text
+from ansorc.codegen.program.launch_plan import LaunchPlan
 from ansorc.errors import BuildError
 from ansorc.target import Target
 
@@ -72,18 +71,15 @@ def write_cuda_network(
     return artifact
 
 
-def read_cuda_network(library: Path, weights: Path | None) -> tuple[bytes, WeightsFile | None]:
-    """Return the code in an image that was written with a manifest, and where its weights are.
+def read_cuda_weights(library: Path, weights: Path) -> WeightsFile:
+    """Return the file of the weights of an image that was written with a manifest.
 
     Raise BuildError for others.
     """
-    code = read_cuda_artifact(library)
-    if weights is None:
-        return code, None
     try:
         document = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
         known = document["network"]["weights"]
-        return code, WeightsFile(weights, int(known["bytes"]), str(known["sha256"]))
+        return WeightsFile(weights, int(known["bytes"]), str(known["sha256"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BuildError(f"{library} cannot be loaded: {error}; save the network again") from error
 

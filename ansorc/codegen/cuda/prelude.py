@@ -327,16 +327,14 @@ template <typename T> DEVICE void mma_f16(half &upper, half &lower, const T *lef
 }
 """The text of each part, in the order in which they stand."""
 
+WAITING_PARTS = frozenset(("shuffle", "exchange", "matrix_units", "half_sums"))
+"""Those whose functions the threads of a warp call together."""
+
 
 NAMES = frozenset(
     name for part in PARTS.values() for name in re.findall(r"DEVICE [^(;{]*?(\w+)\(", part)
 )
 """The functions that are defined."""
-
-
-def parts_of(text: str) -> set[str]:
-    """Return the names of the parts that stand in a CUDA text, as `prelude` wrote them."""
-    return {name for name, part in PARTS.items() if _written(part) in text}
 
 
 def prelude(parts: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions, in_lane
 from ansorc.codegen.cuda.prelude import NAMES
 from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
 from ansorc.codegen.package.signature import FAULT_RECORD
+from ansorc.codegen.program.device_program import CheckLine, Line
 from ansorc.errors import BuildError
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
@@ -33,7 +34,6 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import MOST_ARGUMENTS, FaultSite
 from ansorc.ir.node import children, walk
 from ansorc.ir.operator import MATH_FUNCTIONS
-from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
 from ansorc.ir.printer import expr_text
 from ansorc.ir.stmt import (
     Allocate,
@@ -51,6 +51,7 @@ from ansorc.ir.stmt import (
     substatements,
 )
 from ansorc.ir.substitute import free_vars
+from ansorc.target.code_facts import ASYNC_COPY_BYTES
 
 _INDENT = "  "
 _RESERVED = frozenset(
@@ -78,7 +79,7 @@ class CudaStatements:
         self.exprs = CudaExpressions()
         self.fault_sites: tuple[FaultSite, ...] = ()
         """What the checks of the program are about."""
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self._depth = 1
         self._taken: set[str] = set()
         self._declared: list[set[str]] = [set()]
@@ -146,7 +147,8 @@ class CudaStatements:
             texts = [exprs.value(arg).text for arg in stmt.args]
             told = ", ".join(texts + ["0"] * (MOST_ARGUMENTS - len(texts)))
             record, test = exprs.buffers[FAULT_RECORD], exprs.value(stmt.condition).text
-            self.line(f"if (!({test})) tell_fault({record}, {site}, {told});")
+            start = f"{_INDENT * self._depth}if (!({test})) tell_fault({record}, "
+            self.lines.append(CheckLine(start, site, f", {told});"))
 
         if lanes == 1:
             write()
@@ -155,14 +157,20 @@ class CudaStatements:
             write()
 
     @contextmanager
-    def _block(self, head: str) -> Generator[None]:
+    def _block(self, head: str, tail: str = "}") -> Generator[None]:
         self.line(f"{head} {{" if head else "{")
+        with self._inside(tail):
+            yield
+
+    @contextmanager
+    def _inside(self, tail: str = "}") -> Generator[None]:
+        """Write what stands in a block whose head is written, and `tail`."""
         self._depth += 1
         self._declared.append(set())
         yield
         self._declared.pop()
         self._depth -= 1
-        self.line("}")
+        self.line(tail)
 
     def _for(self, loop: For) -> None:
         if loop.kind is LoopKind.BOUND:
@@ -179,21 +187,12 @@ class CudaStatements:
             self.statement(loop.body)
 
     def _if(self, stmt: If) -> None:
-        with self._block(f"if ({self.exprs.value(stmt.condition).text})"):
+        tail = "}" if stmt.otherwise is None else "} else {"
+        with self._block(f"if ({self.exprs.value(stmt.condition).text})", tail):
             self.statement(stmt.then)
         if stmt.otherwise is not None:
-            self.lines[-1] += " else {"
-            with self._reopened():
+            with self._inside():
                 self.statement(stmt.otherwise)
-
-    @contextmanager
-    def _reopened(self) -> Generator[None]:
-        self._depth += 1
-        self._declared.append(set())
-        yield
-        self._declared.pop()
-        self._depth -= 1
-        self.line("}")
 
     def _allocate(self, buffer: Buffer, body: Stmt) -> None:
         if buffer.scope not in PRIVATE:
@@ -273,7 +272,7 @@ class CudaStatements:
                 return False
             value, test = value.then, f", {self.exprs.value(value.condition).text}"
         size = lanes * store.buffer.dtype.bytes
-        if not isinstance(value, Load) or size not in ASYNC_BYTES:
+        if not isinstance(value, Load) or size not in ASYNC_COPY_BYTES:
             return False
         places: list[str] = []
         for buffer, indices in ((store.buffer, store.indices), (value.buffer, value.indices)):

@@ -36,6 +36,11 @@ class Loop:
         return self.lines[0]
 
     @property
+    def title(self) -> str:
+        """One line: where the loop is, and what it is made of."""
+        return f"{self.name}, depth {self.depth}: {self.summary}"
+
+    @property
     def fma(self) -> int:
         """Vector multiply-adds."""
         return self.counts.fma
@@ -98,7 +103,7 @@ def marked(assembly: str) -> str:
     lines: list[str] = []
     for number, line in enumerate(assembly.splitlines(), start=1):
         if (head := heads.get(number)) is not None:
-            lines.append(f"| == innermost loop {head.name}, depth {head.depth}: {head.summary}")
+            lines.append(f"| == innermost loop {head.title}")
         lines.append(f"|{line}" if number in inside else line)
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ansorc.codegen.base import Backend, MachineLimits, Probe, Probes
-from ansorc.codegen.inspect.assembly import marked
+from ansorc.codegen.inspect.assembly import innermost_loops, marked
 from ansorc.codegen.llvm.binding import (
     assembly,
     compile_object,
@@ -35,6 +35,7 @@ from ansorc.codegen.network.variants_artifact import write_variants
 from ansorc.codegen.package.artifact import Artifact, write_artifact
 from ansorc.codegen.package.runtime_library import runtime_symbols
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.ir.passes.pipeline import CPU_PASSES, Passes
 from ansorc.ir.stmt import Function
 from ansorc.target import Target
@@ -70,6 +71,9 @@ class _LLVM(NativeOpener):
         "asm": lambda text, target: marked(assembly(text, target)),
     }
 
+    def innermost_loops(self, source: str, target: Target) -> tuple[str, ...]:
+        return tuple(loop.title for loop in innermost_loops(assembly(source, target)))
+
     @property
     def compiler(self) -> str:
         return llvm_version()
@@ -84,19 +88,19 @@ class _LLVM(NativeOpener):
     ) -> str:
         return emit_llvm(function, target, packers, is_guarded=is_guarded)
 
-    def compile(self, text: str, target: Target) -> bytes:
-        return compile_object(text, target)
+    def compile(self, source: str, target: Target) -> CompiledProgram:
+        return CompiledProgram(compile_object(source, target))
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
 
-    def load(self, code: bytes, signature: Signature, target: Target) -> NativeKernel:
+    def load(self, code: CompiledProgram, signature: Signature, target: Target) -> NativeKernel:
         require_this_machine(signature.name, target)
-        loaded = load_object_code(code, runtime_symbols() if signature.parallel else {})
+        loaded = load_object_code(code.image, runtime_symbols() if signature.parallel else {})
         return NativeKernel(loaded.address(signature.name), loaded.close)
 
-    def compile_part(self, text: str, target: Target) -> bytes:
-        return compile_object(text, target)
+    def compile_part(self, source: str, target: Target) -> CompiledProgram:
+        return self.compile(source, target)
 
     def load_network(self, plan: NetworkPlan, target: Target) -> NativeNetwork:
         require_this_machine(plan.name, target)
@@ -117,8 +121,10 @@ class _LLVM(NativeOpener):
     def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
         return write_variants(path, plan, lambda _: variants_objects(plan, target), target)
 
-    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
-        return write_artifact(path, code, signature, target)
+    def save(
+        self, path: Path, code: CompiledProgram, signature: Signature, target: Target
+    ) -> Artifact:
+        return write_artifact(path, code.image, signature, target)
 
 
 BACKEND: Backend = _LLVM()

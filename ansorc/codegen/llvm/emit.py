@@ -45,7 +45,7 @@ def emit_llvm(
     (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
     make too much code.
     """
-    if target.kind != "cpu":
+    if target.is_gpu:
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_features(function, target)
     _count_statements(function.body)

@@ -36,7 +36,7 @@ from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 
 MAX_NODES = 100_000
 """Of a network, with all that its functions and loops are copied to."""
@@ -67,7 +67,7 @@ def from_onnx(
     constants: Mapping[str, object] | None = None,
     name: str = "",
 ) -> Graph | GraphVariants: ...
-@checked
+@check_arguments
 def from_onnx(
     source: OnnxSource,
     inputs: Mapping[str, ShapeChoice] | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.operators.activation import mapped
+from ansorc.lang.operators.activation import map_elements
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.shapes import broadcast_shape
 from ansorc.lang.scalar import any_of, const, equal, expm1, if_then_else, maximum, minimum, sigmoid
@@ -21,17 +21,19 @@ def celu(data: Tensor, alpha: float = 1.0) -> Tensor:
     def function(x: Scalar) -> Scalar:
         return maximum(x, 0) + expm1(minimum(x, 0) * (1.0 / alpha)) * alpha
 
-    return mapped(data, function, AutoName("celu"))
+    return map_elements(data, function, AutoName("celu"))
 
 
 def swish(data: Tensor, alpha: float = 1.0) -> Tensor:
     """Return data * sigmoid(alpha * data)."""
-    return mapped(data, lambda x: x * sigmoid(x * alpha), AutoName("swish"))
+    return map_elements(data, lambda x: x * sigmoid(x * alpha), AutoName("swish"))
 
 
 def thresholded_relu(data: Tensor, alpha: float = 1.0) -> Tensor:
     """Return data where it is above alpha, else 0."""
-    return mapped(data, lambda x: if_then_else(x > alpha, x, 0.0), AutoName("thresholded_relu"))
+    return map_elements(
+        data, lambda x: if_then_else(x > alpha, x, 0.0), AutoName("thresholded_relu")
+    )
 
 
 def shrink(data: Tensor, limit: float = 0.5, bias: float = 0.0) -> Tensor:
@@ -43,7 +45,7 @@ def shrink(data: Tensor, limit: float = 0.5, bias: float = 0.0) -> Tensor:
         below = if_then_else(x < low, x + by, const(0, kind))
         return if_then_else(x > high, x - by, below)
 
-    return mapped(data, function, AutoName("shrink"))
+    return map_elements(data, function, AutoName("shrink"))
 
 
 def broadcast_prelu(data: Tensor, slope: Tensor) -> Tensor:
@@ -65,7 +67,7 @@ def isinf(data: Tensor, *, positive: bool = True, negative: bool = True) -> Tens
         tests = [equal(x, const(value, kind)) for value in signs]
         return any_of(*tests) if tests else x < const(-math.inf, kind)
 
-    return mapped(data, function, AutoName("isinf"))
+    return map_elements(data, function, AutoName("isinf"))
 
 
 ACTIVATIONS: Mapping[str, Callable[..., Tensor]] = {

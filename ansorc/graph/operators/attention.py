@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.lang import scalar
-from ansorc.lang.checks import place_in
+from ansorc.lang.checks import index_in_range
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
@@ -160,7 +160,7 @@ def rotary_embedding(
         if not positions:
             return element_at(table, (b, n, place))
         row = positions[0][b, n].astype("int64")
-        row = place_in(row, table.shape[0], table.name)
+        row = index_in_range(row, table.shape[0], table.name)
         row = scalar.minimum(scalar.maximum(row, 0), table.shape[0] - 1)
         return table[row, place]
 

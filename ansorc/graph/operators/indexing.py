@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
 from ansorc.lang import reduction
-from ansorc.lang.checks import number_in, place_in
+from ansorc.lang.checks import index_in_range, value_in_range
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
@@ -150,7 +150,7 @@ def reverse_sequence(
 
     def body(*i: Scalar) -> Scalar:
         length, time = cast(lengths[i[batch_axis]], INT64), i[time_axis]
-        length = number_in(length, (0, last + 1), lengths.name)
+        length = value_in_range(length, (0, last + 1), lengths.name)
         back = minimum(maximum(length - 1 - time, 0), last)
         source = if_then_else(time < length, back, time)
         return data[(*i[:time_axis], minimum(maximum(source, 0), last), *i[time_axis + 1 :])]
@@ -198,7 +198,7 @@ def masked_scatter(data: Tensor, mask: Tensor, places: Tensor, source: Tensor) -
     extent = source.shape[0]
 
     def body(*i: Scalar) -> Scalar:
-        place = place_in(places[i], extent, source.name)
+        place = index_in_range(places[i], extent, source.name)
         taken = source[minimum(maximum(place, 0), extent - 1)]
         return if_then_else(mask[i], taken, data[i])
 
@@ -241,7 +241,7 @@ def _scattered(
 
 def _place(index: Scalar, extent: int, own: tuple[str, int], *, from_end: bool = True) -> Scalar:
     """Return a place below `extent`, or the call fails; `own` are the tensor and the dimension."""
-    return place_in(cast(index, INT64), extent, *own, from_end=from_end) % extent
+    return index_in_range(cast(index, INT64), extent, *own, from_end=from_end) % extent
 
 
 INDEXING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.ir.dtype import INT64
-from ansorc.lang.checks import place_in
+from ansorc.lang.checks import index_in_range
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.reduce import reduced
+from ansorc.lang.operators.reduce import reduce_over
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.reduction import sum
 from ansorc.lang.scalar import cast, const, equal, if_then_else, maximum, minimum
@@ -34,7 +34,7 @@ def negative_log_likelihood(
 
     def class_at(i: Sequence[Scalar]) -> Scalar:
         given = cast(target[tuple(i)], INT64)
-        inside = place_in(given, classes, data.name, 1)
+        inside = index_in_range(given, classes, data.name, 1)
         if ignored is not None:
             inside = if_then_else(equal(given, ignored), 0, inside)
         return minimum(maximum(inside, 0), classes - 1)
@@ -55,9 +55,9 @@ def negative_log_likelihood(
         return compute(target.shape, one, name)
     losses = compute(target.shape, one, stage_name(name, "each"))
     if reduction == "sum":
-        return reduced(name, losses, None, sum, name)
-    total = reduced(name, losses, None, sum, stage_name(name, "total"))
-    share = reduced(name, factors, None, sum, stage_name(name, "share"))
+        return reduce_over(name, losses, None, sum, name)
+    total = reduce_over(name, losses, None, sum, stage_name(name, "total"))
+    share = reduce_over(name, factors, None, sum, stage_name(name, "share"))
     return compute((), lambda: total[()] / share[()], name)
 
 

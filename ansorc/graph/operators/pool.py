@@ -8,7 +8,7 @@ from typing import Unpack
 
 from ansorc.graph.operators.patches import row_major
 from ansorc.lang import scalar
-from ansorc.lang.checks import number_in
+from ansorc.lang.checks import value_in_range
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName
@@ -36,14 +36,14 @@ def lp_pool(
     """
     window = Window.of("lp_pool", len(kernel), options)
     require_rank("lp_pool", len(kernel) + 2, data)
-    batch, _, channels = window.unpacked(data.shape)
-    shape = window.packed(batch, window.output(data, kernel), channels)
+    batch, _, channels = window.unpack(data.shape)
+    shape = window.pack(batch, window.output(data, kernel), channels)
     padded = window.padded(data, 0.0, AutoName("lp_pool.pad"))
     offsets = window.reduce_axes(kernel)
 
     def body(*indices: Scalar) -> Reduction:
-        n, spatial, c = window.unpacked(indices)
-        element = padded[window.packed(n, window.places(spatial, offsets), c)]
+        n, spatial, c = window.unpack(indices)
+        element = padded[window.pack(n, window.places(spatial, offsets), c)]
         return sum(power_of_size(element, p), axis=offsets)
 
     total = compute(shape, body, AutoName("lp_pool.sum"), axes=window.axes)
@@ -138,7 +138,7 @@ def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
     shape = (*data.shape[:2], *size)
 
     def last(*i: Scalar) -> TupleReduction:
-        place = number_in(places[(*i[:2], *inner)], (0, math.prod(shape) - 1), "places")
+        place = value_in_range(places[(*i[:2], *inner)], (0, math.prod(shape) - 1), "places")
         is_here = scalar.equal(place, row_major(i, shape))
         number = row_major(inner, data.shape[2:])
         return argmax(scalar.if_then_else(is_here, number, -1), axis=inner)

@@ -12,7 +12,7 @@ from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.quantized import dense_packed
-from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require, scaled
+from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require, scale_index
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import Reduction, max, min, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar, as_scalar
@@ -169,8 +169,10 @@ def patches(
 
     def body(*i: Scalar) -> Scalar:
         places = [
-            scaled(i[1], stride[0]) + scaled(i[3], dilation[0]) - padding[0],
-            scaled(i[2], stride[1] * step) + scaled(i[4], dilation[1]) - padding[1] * step,
+            scale_index(i[1], stride[0]) + scale_index(i[3], dilation[0]) - padding[0],
+            scale_index(i[2], stride[1] * step)
+            + scale_index(i[4], dilation[1])
+            - padding[1] * step,
         ]
         seen = as_scalar(data[(i[0], *places, *i[5:])])
         if not any(padding):

@@ -12,7 +12,7 @@ from ansorc.ir.expr import BinaryOp
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.reduce import Dims, reduced, without
+from ansorc.lang.operators.reduce import Dims, reduce_over, without
 from ansorc.lang.operators.shapes import axis_number, axis_numbers
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
 from ansorc.lang.scalar import all_of, const, exp, if_then_else, log, maximum, minimum
@@ -27,12 +27,12 @@ _BLOCK = 16
 
 def any_true(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> Tensor:
     """Return whether one of the bools `data` over `axis` holds."""
-    return reduced("any", data, axis, reduction.any, AutoName("any"), keepdims=keepdims)
+    return reduce_over("any", data, axis, reduction.any, AutoName("any"), keepdims=keepdims)
 
 
 def all_true(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> Tensor:
     """Return whether all of the bools `data` over `axis` hold."""
-    return reduced("all", data, axis, reduction.all, AutoName("all"), keepdims=keepdims)
+    return reduce_over("all", data, axis, reduction.all, AutoName("all"), keepdims=keepdims)
 
 
 def log_sum_exp(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> Tensor:
@@ -43,7 +43,7 @@ def log_sum_exp(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> T
     """
     name = AutoName("log_sum_exp")
     places = axis_numbers("log_sum_exp", data, axis)
-    top = reduced("max", data, axis, reduction.max, stage_name(name, "max"), keepdims=True)
+    top = reduce_over("max", data, axis, reduction.max, stage_name(name, "max"), keepdims=True)
 
     def shift(*i: Scalar) -> Scalar:
         peak = top[tuple(const(0, "int64") if d in places else index for d, index in enumerate(i))]
@@ -51,7 +51,7 @@ def log_sum_exp(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> T
         return if_then_else(is_finite, peak, 0.0)
 
     raised = compute(data.shape, lambda *i: exp(data[i] - shift(*i)), stage_name(name, "exp"))
-    total = reduced("sum", raised, axis, reduction.sum, stage_name(name, "sum"), keepdims=True)
+    total = reduce_over("sum", raised, axis, reduction.sum, stage_name(name, "sum"), keepdims=True)
     result = compute(total.shape, lambda *i: log(total[i]) + shift(*i), name)
     if keepdims:
         return result

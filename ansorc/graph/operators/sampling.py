@@ -8,7 +8,7 @@ from itertools import product
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64, DType
 from ansorc.lang import reduction
-from ansorc.lang.checks import place_in
+from ansorc.lang.checks import index_in_range
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require
@@ -118,7 +118,7 @@ def roi_align(
     k = [reduce_axis(samples, "ky"), reduce_axis(samples, "kx")]
 
     def body(r: Scalar, c: Scalar, p: Scalar, q: Scalar) -> Reduction:
-        image = place_in(cast(batch[r], INT64), data.shape[0], data.name)
+        image = index_in_range(cast(batch[r], INT64), data.shape[0], data.name)
         image = minimum(maximum(image, 0), data.shape[0] - 1)
         found = zip([along[0][r, p, k[0]], along[1][r, q, k[1]]], data.shape[2:], strict=True)
         tests, taps = list[Scalar](), list[list[tuple[Scalar, Scalar]]]()

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.graph_operator import exact_key
+from ansorc.graph.node_kind import VIEWS
 from ansorc.graph.operators import operator_named
-from ansorc.graph.passes.move_views import VIEWS
 
 
 def remove_dead_nodes(graph: Graph) -> Graph:

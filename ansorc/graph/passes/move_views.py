@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 from ansorc.graph.graph import Graph, GraphNode
-from ansorc.graph.node_kind import NodeKind, elementwise_form
+from ansorc.graph.node_kind import VIEWS, NodeKind, elementwise_form
 from ansorc.graph.rewriter import LazyRewriting, Rewriter
 
 Order: TypeAlias = tuple[int, ...]
@@ -15,8 +15,6 @@ Order: TypeAlias = tuple[int, ...]
 _AT_AXIS = ("bias_add", "batch_norm", "batch_norm_inference", "prelu", "softmax", "log_softmax")
 """Operators on the first input along the dimension `axis`, whose other inputs are vectors."""
 _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
-VIEWS = ("reshape", "flatten", "squeeze", "expand_dims")
-"""Operators that leave the order of the elements in memory as it is."""
 
 
 def sink_transposes(graph: Graph) -> Graph:

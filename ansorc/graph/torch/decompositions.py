@@ -16,7 +16,7 @@ _KEPT = (
     "im2col.default", "layer_norm.default", "linear.default", "log_softmax.int",
     "logsumexp.default", "masked_fill.Scalar", "masked_fill.Tensor", "matmul.default",
     "max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "mish.default",
-    "pixel_shuffle.default", "rms_norm.default", "roll.default",
+    "one_hot.default", "pixel_shuffle.default", "rms_norm.default", "roll.default",
     "scaled_dot_product_attention.default", "selu.default", "silu.default", "softmax.int",
     "softplus.default", "tril.default", "triu.default",
     *(

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ansorc.errors import AnsorcError, GraphError
+from ansorc.errors import AnsorcError, GraphError, InternalError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.tensor_type import TensorType
@@ -23,12 +23,12 @@ from ansorc.graph.torch.model import (
 from ansorc.graph.torch.torch_call import TorchCall, TorchValue, computed_dtype, located
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 
 T = TypeVar("T")
 
 
-@checked
+@check_arguments
 def from_torch(
     module: object,
     args: Sequence[object] = (),
@@ -44,21 +44,26 @@ def from_torch(
     the module, for an operator that is not known, and whatever has a shape that depends on data.
     """
     program = load_torch(module, args, kwargs or {})
-    _require_no_effects(program)
+    _require_no_writes(program)
     other = next((one for one in program.others.values() if one is not None), None)
     if other is not None or not program.outputs:
         what = "no tensors" if other is None else f"{other!r} among its outputs"
         raise GraphError(f"the module returns {what}; ansorc's networks return tensors")
-    return graph_of(program, name or type(module).__name__)
+    graph = graph_of(program, name or type(module).__name__)
+    # Shapes that depend on data come with assertions: their own refusal says more.
+    _require_no_assertions(program)
+    return graph
 
 
-def _require_no_effects(program: TorchProgram) -> None:
-    """Raise GraphError if the module writes an input, or raises an error by values."""
+def _require_no_writes(program: TorchProgram) -> None:
     if program.written:
         raise GraphError(
             f"the module writes its input '{next(iter(program.written))}'; ansorc's networks have "
             "no state: return what changes as an output"
         )
+
+
+def _require_no_assertions(program: TorchProgram) -> None:
     if any(one is not True for one in program.asserted):
         raise GraphError(
             "the module asserts something about values, and a network raises no errors: check "
@@ -110,7 +115,7 @@ class _TorchImport:
         call = TorchCall(node, self._values, self._builder, self._numbers)
         self._builder.source = str(node)
         if node.operator.startswith("aten.") and not any(isinstance(one, str) for one in values):
-            found = _guarded(node, lambda: compute_torch_node(node, self._known))
+            found = compute_torch_node(node, self._known)
             return [_computed(one) for one in found]
         converter = TORCH_CONVERTERS.get(node.operator)
         if converter is None:
@@ -118,7 +123,7 @@ class _TorchImport:
                 "ansorc does not know this operator; write the line with operators that it knows "
                 "(docs/networks.md), or cut the module before it"
             )
-        made = _guarded(node, lambda: converter(call))
+        made = _guarded(call, lambda: converter(call))
         results = [made] if isinstance(made, (str, np.ndarray)) else list(made)
         if any(place >= len(results) for place in node.used):
             call.refuse(
@@ -178,14 +183,26 @@ def _needed(program: TorchProgram) -> list[TorchNode]:
     return found[::-1]
 
 
-def _guarded(node: TorchNode, convert: Callable[[], T]) -> T:
-    """Return what `convert` does; raise GraphError, naming the node, for what it raises."""
+def _guarded(call: TorchCall, convert: Callable[[], T]) -> T:
+    """Return what `convert` does for a node; its errors name the node.
+
+    Raise GraphError for what ansorc refuses, InternalError for every other exception: PyTorch has
+    accepted the node.
+    """
+    node = call.node
     try:
         return convert()
-    except GraphError:
+    except (GraphError, InternalError, MemoryError):
         raise
     except AnsorcError as error:
         raise GraphError(f"{located(node)}: {error}") from error
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        inputs = ", ".join(f"'{ref.name}' of {call.type_of(ref)}" for ref in node.refs()) or "none"
+        raise InternalError(
+            f"{located(node)} could not be imported ({words})",
+            f"this node: {node}, arguments {dict(node.arguments)}, with the inputs {inputs}",
+        ) from error
 
 
 def _known_dtype(name: str, given: str) -> DType:

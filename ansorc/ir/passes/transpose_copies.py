@@ -23,8 +23,9 @@ from ansorc.ir.passes.places import are_distinct, flat_place, uses
 from ansorc.ir.passes.register_tile import nest, perfect_nest
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store, map_substatements
 from ansorc.ir.substitute import substitute
+from ansorc.target.code_facts import LEAST_TRANSPOSED_ROWS
 
-LEAST_ROWS, _MOST_ROWS = 4, 16
+_MOST_ROWS = 16
 """Of a block: it lies in registers, and takes fewer instructions than its elements."""
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -111,7 +112,7 @@ def _apart(loop: For) -> Sequence[For]:
 def _side(rows: int, lanes: int) -> int:
     """The length of a block's sides, a power of 2; 0 where none is worth it."""
     side = min(1 << (rows.bit_length() - 1), lanes, _MOST_ROWS)
-    return side if side >= LEAST_ROWS else 0
+    return side if side >= LEAST_TRANSPOSED_ROWS else 0
 
 
 def _blocks(loop: For, inner: Sequence[For], found: Transposition, side: int) -> Stmt:

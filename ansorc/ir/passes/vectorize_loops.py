@@ -47,9 +47,7 @@ from ansorc.ir.stmt import (
     Store,
     statements,
 )
-
-MAX_UNROLLED_CHUNKS = 16
-"""More vectors than this run in a loop, lest the code outgrow the instruction cache."""
+from ansorc.target.code_facts import MAX_UNROLLED_CHUNKS
 
 
 def vectorize_loops(function: Function, vectors: VectorUnit) -> Function:

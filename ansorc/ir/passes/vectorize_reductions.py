@@ -60,10 +60,8 @@ from ansorc.ir.stmt import (
     Store,
 )
 from ansorc.ir.substitute import substitute
-from ansorc.target.costs import CORE
+from ansorc.target.code_facts import INDEPENDENT_SUMS
 
-INDEPENDENT_SUMS = 8
-"""Vectors of sums that keep two units busy that add in four cycles."""
 CALLING_SUMS = 2
 """Vectors of sums whose terms call functions: a term takes far longer than its addition."""
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
@@ -75,14 +73,14 @@ VectorCount: TypeAlias = int | npt.NDArray[Any]
 def vectorize_reductions(
     function: Function,
     vector_bytes: int,
-    vector_registers: int,
+    tile_registers: int,
     last_cache_bytes: int,
     streaming_sums: int,
 ) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 
     The sums are kept over all loops around that only add to the same elements. A tile of rows
-    that needs more than `CORE.tile_ratio` times `vector_registers` is left as it is. Tensors
+    that needs more than `tile_registers` vectors is left as it is. Tensors
     larger than `last_cache_bytes` are taken to come from memory, of which `streaming_sums` vectors
     are added up beside each other.
     """
@@ -90,8 +88,7 @@ def vectorize_reductions(
     body = with_reductions(function.body, found, Known())
     if not found:
         return function
-    registers = int(CORE.tile_ratio * vector_registers)
-    limits = _Limits(vector_bytes, registers, last_cache_bytes, streaming_sums)
+    limits = _Limits(vector_bytes, tile_registers, last_cache_bytes, streaming_sums)
     body = _InLanes(body, found, limits).stmt(body)
     return replace(function, body=body)
 

@@ -1,6 +1,6 @@
-"""Other definitions of a computation: the same tensor by other arithmetic.
+"""Alternative definitions of a computation: the same tensor by other arithmetic.
 
-In: one `ComputeOp`. Out: the stages that compute it otherwise, or None where that does not fit.
+In: one `ComputeOp`. Out: the stages that compute it differently, or None if they do not apply.
 `DEFINITIONS` lists them by name.
 """
 
@@ -13,6 +13,6 @@ DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
     "winograd": winograd,
     "winograd4": winograd4,
 }
-"""What each makes of a computation; None where it does not apply."""
+"""The definitions by name. Each returns None for a computation to which it does not apply."""
 
 __all__ = ["DEFINITIONS", "Redefinition", "winograd", "winograd4"]

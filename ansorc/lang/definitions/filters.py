@@ -1,4 +1,4 @@
-"""Filters: the matrices of minimal filtering for windows of 3 taps.
+"""The matrices of minimal filtering for windows of 3 taps.
 
 With m + 2 points a, the last at infinity, a row of A has the powers of the points, and a window
 times the rows of G is a polynomial's value at them, divided; B interpolates. Rows of G and B may be
@@ -20,20 +20,20 @@ class Filter:
     """`result ((weight w) * (data d))`: the results of a window w that slides over d."""
 
     data: Matrix
-    """[points, points]: what becomes of the data."""
+    """[points, points]: transforms the data."""
     weight: Matrix
-    """[points, TAPS]: what becomes of the window."""
+    """[points, TAPS]: transforms the window."""
     result: Matrix
     """[results, points]."""
 
     @property
     def results(self) -> int:
-        """The results that are computed together."""
+        """The number of results that are computed together."""
         return len(self.result)
 
     @property
     def points(self) -> int:
-        """The multiplications that they take."""
+        """The number of multiplications for them."""
         return len(self.data)
 
 

@@ -1,4 +1,4 @@
-"""The sliding windows of a convolution, found in the body of its sum."""
+"""Find the sliding windows of a convolution in the body of its sum."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class SlidingWindow:
     tap: Axis
     """The reduce axis of the window's elements."""
     dimension: int
-    """Of the data: its index is `axis + gap * tap + offset`."""
+    """The dimension of the data; its index is `axis + gap * tap + offset`."""
     gap: int
     """Elements from one tap to the next (the dilation)."""
     offset: int
     weight_dimension: int
-    """Of the weight: its index is `tap`."""
+    """The dimension of the weight; its index is `tap`."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,9 @@ class Convolution:
 
 
 def convolution_of(op: ComputeOp, taps: int) -> Convolution | None:
-    """Return `op` as a convolution with windows of `taps` elements, None where it is none.
+    """Return `op` as a convolution with windows of `taps` elements, or None.
 
-    The windows are those of stride 1; longer or shorter ones, and those with strides, stay ordinary
-    reductions.
+    Only windows of stride 1 count. Windows of other lengths or strides stay ordinary reductions.
     """
     if op.combiner is not Combiner.SUM or op.more or not isinstance(op.body, Binary):
         return None
@@ -56,7 +55,7 @@ def convolution_of(op: ComputeOp, taps: int) -> Convolution | None:
 
 
 def _windows(op: ComputeOp, data: Load, weight: Load, taps: int) -> tuple[SlidingWindow, ...]:
-    found: list[SlidingWindow] = []
+    windows_found: list[SlidingWindow] = []
     for dimension, index in enumerate(data.indices):
         form = affine(index)
         pair = None if form is None else _slid(op, form, taps)
@@ -64,17 +63,17 @@ def _windows(op: ComputeOp, data: Load, weight: Load, taps: int) -> tuple[Slidin
             continue
         axis, tap = pair
         gap = form.coefficient(tap.name)
-        own = {axis.name, tap.name}
+        names = {axis.name, tap.name}
         others = (*data.indices[:dimension], *data.indices[dimension + 1 :])
         places = [n for n, index in enumerate(weight.indices) if index == Var(tap.name)]
         others += tuple(index for index in weight.indices if index != Var(tap.name))
-        if len(places) == 1 and not any(own & free_vars(index) for index in others):
-            found.append(SlidingWindow(axis, tap, dimension, gap, form.constant, places[0]))
-    return tuple(found)
+        if len(places) == 1 and not any(names & free_vars(index) for index in others):
+            windows_found.append(SlidingWindow(axis, tap, dimension, gap, form.constant, places[0]))
+    return tuple(windows_found)
 
 
 def _slid(op: ComputeOp, form: Linear[str], taps: int) -> tuple[Axis, Axis] | None:
-    """The axis and the tap of which `form` is `axis + gap * tap`, but for a constant."""
+    """Return the axis and the tap if `form` is `axis + gap * tap + constant`, else None."""
     axes = [axis for axis in op.axes if form.coefficient(axis.name) == 1]
     reduce = [a for a in op.reduce_axes if form.coefficient(a.name) > 0 and a.extent == taps]
     if len(form.terms) != 2:

@@ -24,9 +24,9 @@ from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.lang.definitions.windows import Convolution, SlidingWindow, convolution_of
 
 MOST_WINDOWS = 2
-"""Dimensions that are transformed. A third one stays a reduction: a tile would be 64 products."""
+"""The most dimensions that are transformed. With a third one, a tile would be 64 products."""
 _LEAST_BYTES = 4
-"""Of an element in tiles of 4 results."""
+"""The least size of an element in tiles of 4 results: shorter floats would lose too many bits."""
 
 
 @dataclass(frozen=True)
@@ -38,34 +38,33 @@ class Redefinition:
     weight: Buffer
     """The transformed tensor as the ops read it, under the name of the original."""
     transforms: tuple[Transform, ...]
-    """What is done to the original."""
+    """The transforms of the original tensor."""
 
 
 @lru_cache(maxsize=256)
 def winograd(op: ComputeOp) -> Redefinition | None:
-    """Return `op` in tiles of 2 results a side; None if it is no convolution of floats with 3 taps.
+    """Return `op` in tiles of 2 results a side; None unless it is a convolution with 3 taps.
 
-    The stages are `<name>.spread` (the transformed data) and `<name>.product`, whose reduction is
-    what was left of that of `op`, and `op` itself, whose results are interleaved from the tiles.
+    The stages are `<name>.spread` (the transformed data), `<name>.product` with the rest of the
+    reduction of `op`, and `op` itself, whose results are interleaved from the tiles.
     """
-    return _filtered(op, F2, MOST_WINDOWS)
+    return _apply_filter(op, F2, MOST_WINDOWS)
 
 
 @lru_cache(maxsize=256)
 def winograd4(op: ComputeOp) -> Redefinition | None:
-    """Return `op` in tiles of 4 results a side; None where `winograd` is, and of short floats.
+    """Return `op` in tiles of 4 results a side; None if `winograd` is None, and for short floats.
 
-    One window after the other is transformed, for a row of the matrices has up to 5 elements: of
-    two windows `<name>.product` is computed like `op`, by `<name>.product.spread` and
-    `<name>.product.product`. Floats of 16 bits are left out: what
-    they lose was not looked at.
+    Windows are transformed one after the other, since a row of the matrices has up to 5 elements.
+    With two windows, `<name>.product` is computed like `op`, by `<name>.product.spread` and
+    `<name>.product.product`. Floats of 16 bits are left out, since their error was not measured.
     """
     return _in_turn(op, MOST_WINDOWS) if op.buffer.dtype.bytes >= _LEAST_BYTES else None
 
 
 def _in_turn(op: ComputeOp, windows: int) -> Redefinition | None:
-    """`op` with so many windows, or fewer, in tiles of 4: each in a stage of its own."""
-    first = _filtered(op, F4, 1)
+    """Return `op` with up to `windows` windows in tiles of 4, each in its own stages."""
+    first = _apply_filter(op, F4, 1)
     if first is None or windows == 1:
         return first
     spread, product, result = first.ops
@@ -76,20 +75,20 @@ def _in_turn(op: ComputeOp, windows: int) -> Redefinition | None:
     return Redefinition((spread, *second.ops, result), second.weight, transforms)
 
 
-def _filtered(op: ComputeOp, own: Filter, windows: int) -> Redefinition | None:
-    """`op` with its last windows, `windows` at most, by the filter `own`."""
-    found = convolution_of(op, TAPS)
-    if found is None or not op.buffer.dtype.is_float:
+def _apply_filter(op: ComputeOp, filter_: Filter, windows: int) -> Redefinition | None:
+    """Return `op` with up to `windows` of its last windows computed by `filter_`, or None."""
+    convolution = convolution_of(op, TAPS)
+    if convolution is None or not op.buffer.dtype.is_float:
         return None
-    if len({op.buffer.dtype, found.data.buffer.dtype, found.weight.buffer.dtype}) > 1:
+    if len({op.buffer.dtype, convolution.data.buffer.dtype, convolution.weight.buffer.dtype}) > 1:
         return None
-    tiles = _tilings(op, found.windows, own, windows)
+    tiles = _tilings(op, convolution.windows, filter_, windows)
     if not tiles:
         return None
-    transforms = tuple(Transform(each.window.weight_dimension, own.weight) for each in tiles)
-    weight = transformed(found.weight.buffer, transforms)
-    spread = _spread(op, found.data.buffer, tiles)
-    product = _product(op, found, tiles, (spread.buffer, weight))
+    transforms = tuple(Transform(each.window.weight_dimension, filter_.weight) for each in tiles)
+    weight = transformed(convolution.weight.buffer, transforms)
+    spread = _spread(op, convolution.data.buffer, tiles)
+    product = _product(op, convolution, tiles, (spread.buffer, weight))
     return Redefinition((spread, product, _result(op, tiles, product.buffer)), weight, transforms)
 
 
@@ -104,28 +103,28 @@ class _TileGrid:
 
     @property
     def period(self) -> int:
-        """Neighbouring results from one tile to the next."""
+        """The number of results from one tile to the next."""
         return self.filter.results * self.window.gap
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The tiles, and their phases if there is more than one."""
+        """The axis of the tiles, and that of their phases if there is more than one."""
         axis = self.window.axis
         tiles = Axis(axis.name, -(-axis.extent // self.period))
         return (tiles, Axis(self.phase, self.window.gap)) if self.window.gap > 1 else (tiles,)
 
     @property
     def point(self) -> Axis:
-        """The points of a tile, under the name of the taps, which they replace."""
+        """The axis of the points of a tile; it has the name of the taps that it replaces."""
         return Axis(self.window.tap.name, self.filter.points)
 
-    def element(self, place: int) -> tuple[Expr, int]:
+    def element(self, number: int) -> tuple[Expr, int]:
         """Return the index of an element of a tile in the data, and the highest one."""
         tiles, *phases = self.axes
         index = binary(BinaryOp.MUL, Var(tiles.name), const(self.period))
         for phase in phases:
             index = binary(BinaryOp.ADD, index, Var(phase.name))
-        first = place * self.window.gap + self.window.offset
+        first = number * self.window.gap + self.window.offset
         highest = (tiles.extent - 1) * self.period + self.window.gap - 1 + first
         return binary(BinaryOp.ADD, index, const(first)) if first else index, highest
 
@@ -141,30 +140,32 @@ class _TileGrid:
 
 
 def _tilings(
-    op: ComputeOp, windows: Sequence[SlidingWindow], own: Filter, most: int
+    op: ComputeOp, windows: Sequence[SlidingWindow], filter_: Filter, most: int
 ) -> tuple[_TileGrid, ...]:
     chosen = [window for window in windows if window.axis.extent > window.gap][-most:]
     taken = {axis.name for axis in (*op.axes, *op.reduce_axes)}
-    return tuple(_TileGrid(one, own, _unused(f"{one.axis.name}p", taken)) for one in chosen)
+    return tuple(
+        _TileGrid(slid, filter_, _fresh_name(f"{slid.axis.name}p", taken)) for slid in chosen
+    )
 
 
-def _unused(name: str, taken: Collection[str]) -> str:
+def _fresh_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name
 
 
 def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_TileGrid]) -> ComputeOp:
-    """The transformed data: for each point the tiles, in the dimensions of the data."""
+    """Return the stage of the transformed data: points, then the dimensions of the data."""
     points = tuple(each.point for each in tiles)
     dimensions = _dimensions(source, tiles, {a.name for a in (*op.axes, *op.reduce_axes)})
 
     def element(taken: Sequence[int]) -> Expr:
         indices: list[Expr] = [Var(axes[0].name) for axes in dimensions]
         inside: list[Expr] = []
-        for each, place in zip(tiles, taken, strict=True):
+        for each, offset in zip(tiles, taken, strict=True):
             n = each.window.dimension
-            indices[n], highest = each.element(place)
+            indices[n], highest = each.element(offset)
             if highest >= source.shape[n]:  # of a tile that is not full
                 inside.append(compare(CompareOp.LT, indices[n], const(source.shape[n])))
         load = Load(source, tuple(indices))
@@ -172,46 +173,49 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_TileGrid]) -> Comput
 
     body = combined([(e.filter.data, Var(e.point.name)) for e in tiles], element)
     axes = (*points, *chain.from_iterable(dimensions))
-    name = _unused(f"{op.name}.spread", {read.name for read in op.reads})
+    name = _fresh_name(f"{op.name}.spread", {read.name for read in op.reads})
     buffer = Buffer(name, _shape(axes), source.dtype)
     hints = (("simplify_const_tensor_indices", ",".join(point.name for point in points)),)
     return ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
 
 
 def _dimensions(
-    source: Buffer, tiles: Sequence[_TileGrid], own: Collection[str]
+    source: Buffer, tiles: Sequence[_TileGrid], names_taken: Collection[str]
 ) -> list[tuple[Axis, ...]]:
-    """For each dimension of the data the axes of the transformed data: along windows the tiles.
+    """Return the axes of the transformed data for each dimension of the data.
 
-    The others are called unlike the axes of the convolution, which are `own`.
+    Along a window these are the tiles. The names of other axes differ from `names_taken`.
     """
-    found = {each.window.dimension: each.axes for each in tiles}
-    taken = {axis.name for each in tiles for axis in each.axes}.union(own)
-    plain = [Axis(_unused(f"i{n}", taken), extent) for n, extent in enumerate(source.shape)]
-    return [found.get(n, (axis,)) for n, axis in enumerate(plain)]
+    tile_axes = {each.window.dimension: each.axes for each in tiles}
+    taken = {axis.name for each in tiles for axis in each.axes}.union(names_taken)
+    plain = [Axis(_fresh_name(f"i{n}", taken), extent) for n, extent in enumerate(source.shape)]
+    return [tile_axes.get(n, (axis,)) for n, axis in enumerate(plain)]
 
 
 def _product(
-    op: ComputeOp, found: Convolution, tiles: Sequence[_TileGrid], operands: tuple[Buffer, Buffer]
+    op: ComputeOp,
+    convolution: Convolution,
+    tiles: Sequence[_TileGrid],
+    operands: tuple[Buffer, Buffer],
 ) -> ComputeOp:
-    """The products of transformed data and weight, summed over what is left of the reduction."""
+    """Return the stage of products of transformed data and weight, with the rest of the sum."""
     spread, weight = operands
     points = tuple(each.point for each in tiles)
-    own = {each.window.axis.name: each.axes for each in tiles}
-    axes = (*points, *chain.from_iterable(own.get(axis.name, (axis,)) for axis in op.axes))
+    tile_axes = {each.window.axis.name: each.axes for each in tiles}
+    axes = (*points, *chain.from_iterable(tile_axes.get(axis.name, (axis,)) for axis in op.axes))
     along = {each.window.dimension: [Var(axis.name) for axis in each.axes] for each in tiles}
-    indices = [along.get(n, [index]) for n, index in enumerate(found.data.indices)]
+    indices = [along.get(n, [index]) for n, index in enumerate(convolution.data.indices)]
     left = Load(spread, (*(Var(point.name) for point in points), *chain.from_iterable(indices)))
-    body = binary(BinaryOp.MUL, left, Load(weight, found.weight.indices))
+    body = binary(BinaryOp.MUL, left, Load(weight, convolution.weight.indices))
     taps = {point.name for point in points}
     terms = tuple(axis for axis in op.reduce_axes if axis.name not in taps)
-    name = _unused(f"{op.name}.product", {read.name for read in (*op.reads, spread)})
+    name = _fresh_name(f"{op.name}.product", {read.name for read in (*op.reads, spread)})
     buffer = Buffer(name, _shape(axes), op.buffer.dtype)
     return ComputeOp(buffer.name, buffer, axes, terms, op.combiner if terms else None, body)
 
 
 def _result(op: ComputeOp, tiles: Sequence[_TileGrid], product: Buffer) -> ComputeOp:
-    """The results in their places: of each tile that which the index asks for."""
+    """Return the stage of the results: each index selects an element of a tile."""
     places = {each.window.axis.name: each.of_result()[0] for each in tiles}
     indices = list(chain.from_iterable(places.get(a.name, [Var(a.name)]) for a in op.axes))
     rows = [(each.filter.result, each.of_result()[1]) for each in tiles]

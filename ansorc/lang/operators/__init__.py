@@ -1,7 +1,7 @@
 """Ready-made definitions of common operators: each takes tensors and returns a tensor."""
 
 from ansorc.errors import LanguageError
-from ansorc.lang.arguments import checked
+from ansorc.lang.arguments import check_arguments
 from ansorc.lang.operators.activation import (
     elu,
     gelu,
@@ -215,4 +215,4 @@ __all__ = [
 ]
 
 for _name in __all__:  # arguments are checked by the annotations of the definitions
-    globals()[_name] = checked(globals()[_name], LanguageError)
+    globals()[_name] = check_arguments(globals()[_name], LanguageError)

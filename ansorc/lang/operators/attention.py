@@ -1,4 +1,4 @@
-"""Attention: which position looks at which, and what it takes from there."""
+"""Attention: softmax of scaled products of queries and keys, times values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.lang.operators.elementwise import element_at
 from ansorc.lang.operators.normalization import softmax
 from ansorc.lang.operators.shapes import broadcast_extents, refuse_unknown, require, require_rank
 from ansorc.lang.operators.view import transpose
-from ansorc.lang.operators.wide import product, sum_type, widened
+from ansorc.lang.operators.wide import product, sum_type, widen
 from ansorc.lang.reduction import max, reduce_axis, sum
 from ansorc.lang.scalar import all_of, const, equal, exp, if_then_else
 from ansorc.lang.scalar_type import Scalar
@@ -23,14 +23,14 @@ _NAME, _ATTENTION = AutoName(_OPERATOR), AutoName("attention")
 
 
 class AttentionOptions(TypedDict, total=False):
-    """What attention looks at."""
+    """Scale and masks of attention."""
 
     causal: bool
     """Query i sees the keys up to i alone, as in PyTorch; default: all."""
     scale: float
-    """Of the scores; default 1 / sqrt(width)."""
+    """The factor of the scores; default 1 / sqrt(width)."""
     lengths: Tensor | None
-    """Integers [batch]: of each sequence, so many keys are seen, the first ones; default: all."""
+    """Integers [batch]: the number of keys of each sequence that are seen; default: all."""
     mask: Tensor | None
     """Booleans that are broadcast to [batch, heads, n, m]: which keys are seen; default: all."""
     name: str
@@ -92,14 +92,14 @@ def attention(
         raised = exp(seen[i] - unless(peak[i[:3]], lowest, zero))
         # of a mask that is data each element would have to be looked at once more
         conditions = [test(i) for test in (tests[:-1] if "mask" in given else tests)]
-        found = if_then_else(all_of(*conditions), raised, zero) if conditions else raised
-        return found.astype(value.dtype)
+        seen_exp = if_then_else(all_of(*conditions), raised, zero) if conditions else raised
+        return seen_exp.astype(value.dtype)
 
     scores = _products(query, key, stage_name(name, "scores"))
     seen = compute(scores.shape, visible, stage_name(name, "seen"))
     peak = compute(rows, lambda *i: max(seen[(*i, m)], axis=m), stage_name(name, "max"))
     powers = compute(scores.shape, power, stage_name(name, "exp"))
-    total = compute(rows, lambda *i: sum(widened(powers[(*i, j)]), axis=j), stage_name(name, "sum"))
+    total = compute(rows, lambda *i: sum(widen(powers[(*i, j)]), axis=j), stage_name(name, "sum"))
     mixed = compute(
         (*rows, value.shape[3]),
         lambda b, h, i, d: sum(product(powers[b, h, i, r], value[b, h, r, d]), axis=r),
@@ -113,7 +113,7 @@ def attention(
 
 
 def _products(query: Tensor, key: Tensor, name: str) -> Tensor:
-    """Return query x key^T of each head."""
+    """Return query x key^T for each head."""
     k = reduce_axis(query.shape[3], "k")
     return compute(
         (*query.shape[:3], key.shape[2]),
@@ -125,7 +125,7 @@ def _products(query: Tensor, key: Tensor, name: str) -> Tensor:
 def _tests(
     query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions
 ) -> list[Callable[[Sequence[Scalar]], Scalar]]:
-    """Return what must hold of (batch, head, query, key) for the query to see the key."""
+    """Return the conditions on (batch, head, query, key) under which the query sees the key."""
     operator = "attention"
     refuse_unknown(operator, options, AttentionOptions.__optional_keys__)
     require_rank(operator, 4, query, key, value)
@@ -134,17 +134,17 @@ def _tests(
     fits = fits and key.shape[2] == value.shape[2]
     require(fits, operator, query, key, value, need=need)
     lengths, mask = options.get("lengths"), options.get("mask")
-    found: list[Callable[[Sequence[Scalar]], Scalar]] = []
+    tests: list[Callable[[Sequence[Scalar]], Scalar]] = []
     if options.get("causal"):
-        found.append(lambda i: i[3] <= i[2])
+        tests.append(lambda i: i[3] <= i[2])
     if lengths is not None:
         fits = lengths.shape == query.shape[:1] and lengths.dtype.is_integer
         require(fits, operator, query, lengths, need="lengths must be integers [batch]")
-        found.append(lambda i: i[3] < lengths[i[0]].astype("int64"))
+        tests.append(lambda i: i[3] < lengths[i[0]].astype("int64"))
     if mask is not None:
         shape = (*query.shape[:3], key.shape[2])
         fits = mask.dtype.is_bool and broadcast_extents(shape, mask.shape) == shape
         need = f"the mask must be booleans that are broadcast to {list(shape)}"
         require(fits, operator, query, key, mask, need=need)
-        found.append(lambda i: element_at(mask, i))
-    return found
+        tests.append(lambda i: element_at(mask, i))
+    return tests

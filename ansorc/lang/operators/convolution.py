@@ -17,20 +17,20 @@ _NUMBERS = ("pad_value", "sum_dtype")
 
 
 class DepthwiseOptions(WindowOptions, total=False):
-    """How a convolution moves, what it sees beyond the edge, and how it adds up."""
+    """Strides, padding and the dtype of sums of a depthwise convolution."""
 
     pad_value: float
-    """What the margins hold (default: 0), as the zero point of quantised data."""
+    """The value of the margins (default: 0), such as the zero point of quantised data."""
     sum_dtype: DTypeLike | None
-    """What factors are cast to and summed in; default: sums of 16 bits are float32, and rounded,
-    those of 8- and 16-bit integers int32."""
+    """The dtype to which factors are cast and in which they are summed. By default 16-bit floats
+    are summed in float32 and rounded, and 8- and 16-bit integers are summed in int32."""
 
 
 class ConvOptions(DepthwiseOptions, total=False):
-    """The same, and which channels it joins."""
+    """Options of a convolution: those of a depthwise one, and the groups of channels."""
 
     groups: int
-    """Input and output channels fall into so many groups that do not see each other."""
+    """The number of groups of channels; channels of different groups are not connected."""
 
 
 def conv1d(data: Tensor, weight: Tensor, **options: Unpack[ConvOptions]) -> Tensor:
@@ -71,17 +71,17 @@ def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[DepthwiseOp
     require_rank("depthwise_conv2d", 3, weight)
     is_last = window.is_channels_last
     kernel = weight.shape[:2] if is_last else weight.shape[1:]
-    batch, _, channels = window.unpacked(data.shape)
+    batch, _, channels = window.unpack(data.shape)
     fits = weight.shape[2 if is_last else 0] == channels
     require(fits, window.operator, data, weight, need="both must have the same channels")
     name = options.get("name", AutoName(window.operator))
-    shape = window.packed(batch, window.output(data, kernel), channels)
+    shape = window.pack(batch, window.output(data, kernel), channels)
     padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets = window.reduce_axes(kernel)
 
     def body(*indices: Scalar) -> Reduction:
-        n, spatial, c = window.unpacked(indices)
-        element = padded[window.packed(n, window.places(spatial, offsets), c)]
+        n, spatial, c = window.unpack(indices)
+        element = padded[window.pack(n, window.places(spatial, offsets), c)]
         factor = weight[(*offsets, c) if is_last else (c, *offsets)]
         return sum(product(element, factor, options.get("sum_dtype")), axis=offsets)
 
@@ -92,20 +92,20 @@ def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[DepthwiseOp
 def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOptions) -> Tensor:
     rank, groups = len(window.spatial), options.get("groups", 1)
     require_rank(window.operator, rank + 2, data, weight)
-    batch, _, channels_in = window.unpacked(data.shape)
-    kernel, depth, channels_out = _unpacked_weight(window, weight)
+    batch, _, channels_in = window.unpack(data.shape)
+    kernel, depth, channels_out = _unpack_weight(window, weight)
     fits = groups >= 1 and channels_in == depth * groups and channels_out % groups == 0
     need = f"with {groups} groups weight needs {channels_in}/{groups} input channels"
     require(fits, window.operator, data, weight, need=f"{need} and a multiple of {groups} outputs")
     name = options.get("name", AutoName(window.operator))
-    shape = window.packed(batch, window.output(data, kernel), channels_out)
+    shape = window.pack(batch, window.output(data, kernel), channels_out)
     padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets, rc = window.reduce_axes(kernel), reduce_axis(depth, "rc")
 
     def body(*indices: Scalar) -> Reduction:
-        n, spatial, c = window.unpacked(indices)
+        n, spatial, c = window.unpack(indices)
         channel = rc if groups == 1 else c // (channels_out // groups) * depth + rc
-        element = padded[window.packed(n, window.places(spatial, offsets), channel)]
+        element = padded[window.pack(n, window.places(spatial, offsets), channel)]
         factor = weight[(*offsets, rc, c) if window.is_channels_last else (c, rc, *offsets)]
         term = product(element, factor, options.get("sum_dtype"))
         return sum(term, axis=[*offsets, rc])
@@ -114,7 +114,7 @@ def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOpti
     return sums.total(shape, body, name, window.axes)
 
 
-def _unpacked_weight(window: Window, weight: Tensor) -> tuple[tuple[int, ...], int, int]:
+def _unpack_weight(window: Window, weight: Tensor) -> tuple[tuple[int, ...], int, int]:
     """Return the spatial extents, input channels of a group, and output channels of `weight`."""
     shape = weight.shape
     if window.is_channels_last:

@@ -21,7 +21,7 @@ from ansorc.lang.operators.shapes import (
     refuse_unknown,
     require,
 )
-from ansorc.lang.operators.wide import widened
+from ansorc.lang.operators.wide import widen
 from ansorc.lang.scalar_type import Scalar, ScalarLike, binary
 from ansorc.lang.tensor import Tensor
 
@@ -83,8 +83,7 @@ def where(condition: Tensor, a: Tensor, b: Tensor, name: str = _WHERE) -> Tensor
 def clip(data: Tensor, low: float, high: float, name: str = _CLIP) -> Tensor:
     """Return min(max(data, low), high), of the shape of `data`.
 
-    Ends that a float dtype has only infinity for are none. Raise LanguageError where low is above
-    high.
+    An end that is infinite in the dtype has no effect. Raise LanguageError if low is above high.
     """
     require(low <= high, "clip", data, need=f"low {low} must not be above high {high}")
     first, last = (_end(value, data.dtype) for value in (low, high))
@@ -103,8 +102,8 @@ def bias_add(data: Tensor, bias: Tensor, axis: int = -1, name: str = _BIAS_ADD) 
 
     Raise LanguageError where the extents differ.
     """
-    place = _channels("bias_add", data, axis, bias)
-    return compute(data.shape, lambda *i: data[i] + bias[i[place]], name)
+    dimension = _channels("bias_add", data, axis, bias)
+    return compute(data.shape, lambda *i: data[i] + bias[i[dimension]], name)
 
 
 def batch_norm(
@@ -115,12 +114,12 @@ def batch_norm(
     That is batch normalisation in inference, with mean and variance folded in. Raise LanguageError
     where the extents differ.
     """
-    place = _channels("batch_norm", data, axis, scale, shift)
-    return compute(data.shape, lambda *i: data[i] * scale[i[place]] + shift[i[place]], name)
+    dimension = _channels("batch_norm", data, axis, scale, shift)
+    return compute(data.shape, lambda *i: data[i] * scale[i[dimension]] + shift[i[dimension]], name)
 
 
 class BatchNormOptions(TypedDict, total=False):
-    """How a batch normalisation is done."""
+    """Options of a batch normalisation."""
 
     axis: int
     """The dimension of the channels; default: the last."""
@@ -143,13 +142,13 @@ def batch_norm_inference(
     """
     refuse_unknown("batch_norm_inference", options, BatchNormOptions.__optional_keys__)
     axis, epsilon = options.get("axis", -1), options.get("epsilon", 1e-5)
-    place = _channels("batch_norm_inference", data, axis, scale, shift, mean, variance)
+    dimension = _channels("batch_norm_inference", data, axis, scale, shift, mean, variance)
 
     def body(*i: Scalar) -> Scalar:
-        c = i[place]
-        factor = widened(scale[c]) * scalar.rsqrt(widened(variance[c]) + epsilon)
-        found = (widened(data[i]) - widened(mean[c])) * factor + widened(shift[c])
-        return found.astype(data.dtype)
+        c = i[dimension]
+        factor = widen(scale[c]) * scalar.rsqrt(widen(variance[c]) + epsilon)
+        result = (widen(data[i]) - widen(mean[c])) * factor + widen(shift[c])
+        return result.astype(data.dtype)
 
     return compute(data.shape, body, options.get("name", AutoName("batch_norm")))
 
@@ -160,17 +159,17 @@ def element_at(tensor: Tensor, indices: Sequence[ScalarLike]) -> Scalar:
 
 
 def _channels(operator: str, data: Tensor, axis: int, *vectors: Tensor) -> int:
-    place = axis_number(operator, data, axis)
-    extent = data.shape[place]
+    dimension = axis_number(operator, data, axis)
+    extent = data.shape[dimension]
     fits = all(vector.shape == (extent,) for vector in vectors)
     require(
         fits, operator, data, *vectors, need=f"axis {axis} has {extent} channels; use [{extent}]"
     )
-    return place
+    return dimension
 
 
 def _end(value: float, dtype: DType) -> float:
-    """Return an end of a range, infinite if it is beyond the finite numbers of a float dtype."""
+    """Return an end of a range; infinite if it is beyond the finite numbers of `dtype`."""
     if not dtype.is_float or abs(value) <= _FITS_ALL:
         return value
     try:

@@ -1,10 +1,10 @@
-"""Operators that read elements at places that another tensor holds."""
+"""Operators that read elements at indices that another tensor holds."""
 
 from __future__ import annotations
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.lang.checks import place_in
+from ansorc.lang.checks import index_in_range
 from ansorc.lang.define import compute
 from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName
@@ -22,24 +22,24 @@ MODES = {
     "clip": "places beyond the ends are moved to the ends",
     "wrap": "places are taken modulo the extent, so that -1 is the last",
 }
-"""What becomes of places outside of the tensor: none is ever read there."""
+"""The treatment of indices outside of the tensor; nothing is ever read there."""
 
 
 def take(
     data: Tensor, indices: Tensor, axis: int = 0, mode: str = "raise", name: str = _TAKE
 ) -> Tensor:
-    """Return the slices of `data` at the places `indices` along `axis`, as numpy.take does.
+    """Return the slices of `data` at `indices` along `axis`, as numpy.take does.
 
-    The shape of `indices` stands where `axis` was. `mode` is one of MODES. Raise LanguageError
-    where there is no such axis or mode, or the indices are no integers.
+    The shape of `indices` replaces the extent of `axis`. `mode` is one of MODES. Raise
+    LanguageError on an unknown axis or mode, and on indices that are not integers.
     """
-    place, rank = axis_number("take", data, axis), len(indices.shape)
+    dimension, rank = axis_number("take", data, axis), len(indices.shape)
     _check("take", data, indices, mode)
-    shape = (*data.shape[:place], *indices.shape, *data.shape[place + 1 :])
+    shape = (*data.shape[:dimension], *indices.shape, *data.shape[dimension + 1 :])
 
     def body(*i: Scalar) -> Scalar:
-        where = _inside(indices[i[place : place + rank]], data, place, mode)
-        return data[(*i[:place], where, *i[place + rank :])]
+        where = _inside(indices[i[dimension : dimension + rank]], data, dimension, mode)
+        return data[(*i[:dimension], where, *i[dimension + rank :])]
 
     return compute(shape, body, name)
 
@@ -49,20 +49,20 @@ def gather(
 ) -> Tensor:
     """Return data[…, indices[i], …] for each element of `indices`, as numpy.take_along_axis does.
 
-    `indices` has the rank of `data` and at most its extents but along `axis`. Raise LanguageError
-    on other shapes.
+    `indices` has the rank of `data`; along dimensions other than `axis` it has at most its extents.
+    Raise LanguageError on other shapes.
     """
-    place = axis_number("gather", data, axis)
+    dimension = axis_number("gather", data, axis)
     require_rank("gather", len(data.shape), indices)
     _check("gather", data, indices, mode)
     pairs = zip(indices.shape, data.shape, strict=True)
-    fits = all(mine <= theirs or d == place for d, (mine, theirs) in enumerate(pairs))
+    fits = all(mine <= theirs or d == dimension for d, (mine, theirs) in enumerate(pairs))
     need = f"indices must not be longer, but along axis {axis}"
     require(fits, "gather", data, indices, need=need)
 
     def body(*i: Scalar) -> Scalar:
-        where = _inside(indices[i], data, place, mode)
-        return data[(*i[:place], where, *i[place + 1 :])]
+        where = _inside(indices[i], data, dimension, mode)
+        return data[(*i[:dimension], where, *i[dimension + 1 :])]
 
     return compute(indices.shape, body, name)
 
@@ -70,7 +70,7 @@ def gather(
 def embedding(table: Tensor, indices: Tensor, name: str = _EMBEDDING) -> Tensor:
     """Return the rows of table [words, units] at `indices` [...]: [..., units].
 
-    A call fails for places outside of the table. Raise LanguageError on another rank.
+    A call fails for indices outside of the table. Raise LanguageError on another rank.
     """
     require_rank("embedding", 2, table)
     return take(table, indices, 0, "raise", name)
@@ -79,23 +79,23 @@ def embedding(table: Tensor, indices: Tensor, name: str = _EMBEDDING) -> Tensor:
 def one_hot(
     indices: Tensor, depth: int, axis: int = -1, dtype: DTypeLike = "float32", name: str = _ONE_HOT
 ) -> Tensor:
-    """Return 1 where the place along the new dimension `axis` of extent `depth` is the index.
+    """Return 1 where the position along the new dimension `axis` is the index, 0 elsewhere.
 
-    The shape is else that of the indices. Elsewhere 0; an index outside of 0 … depth - 1 gives
-    zeros alone. Raise LanguageError where the indices are no integers.
+    The shape is that of `indices` with a new dimension of extent `depth`. An index outside of
+    0 … depth - 1 gives only zeros. Raise LanguageError if the indices are not integers.
     """
     rank = len(indices.shape) + 1
     require(-rank <= axis < rank, "one_hot", indices, need=f"there is no axis {axis}")
     require(indices.dtype.is_integer, "one_hot", indices, need="the indices must be integers")
     require(depth >= 1, "one_hot", indices, need=f"depth is {depth}; it must be 1 or more")
-    place = axis % rank
+    dimension = axis % rank
 
     def body(*i: Scalar) -> Scalar:
-        index = indices[(*i[:place], *i[place + 1 :])].astype(INT64)
-        is_here = index == i[place]
+        index = indices[(*i[:dimension], *i[dimension + 1 :])].astype(INT64)
+        is_here = index == i[dimension]
         return if_then_else(is_here, const(1, dtype), const(0, dtype))
 
-    return compute((*indices.shape[:place], depth, *indices.shape[place:]), body, name)
+    return compute((*indices.shape[:dimension], depth, *indices.shape[dimension:]), body, name)
 
 
 def _check(operator: str, data: Tensor, indices: Tensor, mode: str) -> None:
@@ -108,9 +108,9 @@ def _check(operator: str, data: Tensor, indices: Tensor, mode: str) -> None:
 
 def _inside(index: Scalar, data: Tensor, axis: int, mode: str) -> Scalar:
     extent, from_end = data.shape[axis], mode == "from_end"
-    place = index.astype(INT64)
+    position = index.astype(INT64)
     if mode in ("raise", "from_end"):
-        place = place_in(place, extent, data.name, axis, from_end=from_end)
+        position = index_in_range(position, extent, data.name, axis, from_end=from_end)
     if mode in ("from_end", "wrap"):
-        return place % extent
-    return minimum(maximum(place, 0), extent - 1)
+        return position % extent
+    return minimum(maximum(position, 0), extent - 1)

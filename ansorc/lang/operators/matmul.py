@@ -23,9 +23,9 @@ def matmul(
 ) -> Tensor:
     """Return the product [..., n, m] of a [..., n, k] and b [..., k, m].
 
-    The dimensions in front are broadcast as NumPy does. Factors of 16 bits are summed in float32
-    and the sums rounded; 8- and 16-bit integers give int32. With `sum_dtype` factors are cast to
-    that, and the sums stay so: "float16" or "int8" sums in that. Raise LanguageError on other
+    The leading dimensions are broadcast as NumPy does. By default 16-bit floats are summed in
+    float32 and rounded, and 8- and 16-bit integers are summed in int32. With `sum_dtype`, factors
+    are cast to it, and the result has it: "float16" sums in float16. Raise LanguageError on other
     shapes.
     """
     has_rank = min(len(a.shape), len(b.shape)) >= 2

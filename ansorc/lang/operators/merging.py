@@ -1,14 +1,14 @@
-"""Sorting long rows: blocks are ranked, then runs that are in order are merged in pairs, in passes.
+"""Sort long rows: rank the elements of blocks, then merge sorted runs in pairs, in passes.
 
-A pass writes the merged pairs in chunks. Where a chunk begins in both runs is searched for; which
-of its elements come from the first run is counted, for all of them at the same time:
+A pass writes the merged pairs in chunks. It searches for the start of each chunk in both runs. Then
+it counts, for all elements of a chunk at the same time, how many come from the first run:
 
     run a:  1 4 6 9     chunk 0: 1 2 3 4   2 elements of a
     run b:  2 3 5 7     chunk 1: 5 6 7 9   2 elements of a, from 6 on, and b from 5 on
 
 No element depends on another of its pass, so a pass runs on all lanes, cores and threads. Rows are
-kept along one axis, with a margin behind them that holds anything, so that what is read beside the
-end of a run is there.
+stored along one axis with a margin of arbitrary values after them, so that reads beyond the end of
+a run are legal.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from ansorc.lang.tensor import Tensor
 from ansorc.lang.total_order import comes_before
 
 _WAYS = 8
-"""Parts into which a step of a search divides what is left: one comparison between any two."""
+"""The number of parts into which a step of a search divides the rest."""
 
 
-def ranked(
+def rank_elements(
     data: Tensor, axis: int, k: int, *, largest: bool, name: str = ""
 ) -> tuple[Tensor, Tensor]:
-    """Return the `k` first elements of the sorted order along `axis`, and their places (int32).
+    """Return the `k` first elements in sorted order along `axis`, and their indices (int32).
 
-    An element's rank is the number of those before it, so each is compared with all others.
+    The rank of an element is the number of elements before it, so each is compared with all others.
     """
     name = name or AutoName("ranked")
     extent = data.shape[axis]
@@ -77,9 +77,9 @@ def ranked(
 def sorted_blocks(
     data: Tensor, axis: int, block: int, blocks: int, chunk: int, *, largest: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return `blocks` sorted runs of `block` elements along `axis`, and where they were (int32).
+    """Return `blocks` sorted runs of `block` elements along `axis`, and their indices (int32).
 
-    What is missing at the end is filled up with what comes last. The margin is one `chunk`.
+    The last run is filled up with the value that sorts last. The margin is one `chunk`.
     """
     name, extent = AutoName("sorted_blocks"), data.shape[axis]
     outer, inner = data.shape[:axis], data.shape[axis + 1 :]
@@ -90,7 +90,7 @@ def sorted_blocks(
         return if_then_else(number < extent, element, last(data, largest=largest))
 
     split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "split"))
-    values, places = ranked(
+    values, places = rank_elements(
         split, axis + 1, block, largest=largest, name=stage_name(name, "ranked")
     )
     count = blocks * block
@@ -115,9 +115,10 @@ def merged_runs(
 ) -> tuple[Tensor, Tensor]:
     """Return sorted runs along `axis`, merged in pairs.
 
-    `lengths` [2] (int32) are those of a run and of a pair: data, so that all passes are one
-    program. `places` are moved with the `values`. Behind all runs is a margin of one `chunk`; a
-    run is at least as long as that, and two are a multiple of it. Equal elements keep their order.
+    `lengths` [2] (int32) are those of a run and of a pair. They are data, so that all passes are
+    one program. `places` are moved with the `values`. After all runs there is a margin of one
+    `chunk`. A run is at least one chunk long, and a pair is a multiple of a chunk. Equal elements
+    keep their order.
     """
     name = AutoName("merged_runs")
     pass_ = _Pass(name, values, lengths, axis, chunk, largest=largest)
@@ -125,8 +126,8 @@ def merged_runs(
 
     def at(*i: Scalar) -> tuple[Scalar, ...]:
         number = minimum(i[axis], count - 1)
-        own = source[(*i[:axis], number // chunk, number % chunk, *i[axis + 1 :])]
-        return _at(i, axis, _inside(cast(own, INT64), count))
+        origin = source[(*i[:axis], number // chunk, number % chunk, *i[axis + 1 :])]
+        return _at(i, axis, _inside(cast(origin, INT64), count))
 
     return (
         compute(values.shape, lambda *i: values[at(*i)], stage_name(name, "values")),
@@ -135,7 +136,7 @@ def merged_runs(
 
 
 class _Pass:
-    """The stages of one pass, of runs a and b of a pair; its chunks are numbered in a row."""
+    """The stages of one pass. A pair has the runs a and b; its chunks are numbered in order."""
 
     def __init__(
         self, name: str, values: Tensor, lengths: Tensor, axis: int, chunk: int, *, largest: bool
@@ -144,55 +145,57 @@ class _Pass:
         self._length, self._chunk = lengths[0], chunk
         self._both = maximum(lengths[1], 2 * chunk)
         self.count = values.shape[axis] - chunk
-        """Elements of a row without the margin."""
+        """The number of elements of a row, without the margin."""
 
         def pair(q: Scalar) -> Scalar:
-            own = cast(q * chunk, INT32)
-            return if_then_else(own < self._both, const(0, INT32), own // self._both * self._both)
+            begin = cast(q * chunk, INT32)
+            return if_then_else(
+                begin < self._both, const(0, INT32), begin // self._both * self._both
+            )
 
         self._pair = compute((self.count // chunk,), pair, stage_name(name, "pair"))
-        """Where the pair of runs begins to which a chunk belongs (int32)."""
+        """The start of the pair of runs of each chunk (int32)."""
 
     def sources(self) -> Tensor:
-        """Return where each element of each chunk comes from (int32)."""
+        """Return the source index of each element of each chunk (int32)."""
         begin, axis = self._begins(), self._axis
-        found = self._counted(begin)
+        counts = self._count_first_run(begin)
 
         def source(*i: Scalar) -> Scalar:
             _, a, b = self._ranges(i, begin)
-            before = found[_at(i, axis + 1, maximum(i[axis + 1] - 1, 0))]
+            before = counts[_at(i, axis + 1, maximum(i[axis + 1] - 1, 0))]
             before = if_then_else(i[axis + 1] > 0, before, const(0, INT32))
             number = cast(i[axis + 1], INT32) - before
-            return if_then_else(found[i] > before, a + before, b + number)
+            return if_then_else(counts[i] > before, a + before, b + number)
 
-        return compute(found.shape, source, stage_name(self._name, "source"))
+        return compute(counts.shape, source, stage_name(self._name, "source"))
 
     def _begins(self) -> Tensor:
-        """Return where each chunk begins in its run a (int32): a search in `_WAYS` parts."""
+        """Return the start of each chunk in its run a (int32), by a search in `_WAYS` parts."""
         steps, begin = 1, None
         while _WAYS**steps <= self.count // 2:
             steps += 1
         for step in reversed(range(steps)):
-            begin = self._searched(begin, _WAYS**step, stage_name(self._name, f"search{step}"))
+            begin = self._search(begin, _WAYS**step, stage_name(self._name, f"search{step}"))
         assert begin is not None
         return begin
 
-    def _searched(self, begin: Tensor | None, stride: int, name: str) -> Tensor:
-        """Return `begin` moved on by multiples of `stride`, over elements before the chunk.
+    def _search(self, begin: Tensor | None, stride: int, name: str) -> Tensor:
+        """Return `begin` advanced by multiples of `stride`, over elements before the chunk.
 
-        Without one, a chunk begins with its pair. It is the first term of a sum, so that no stage
-        is put into another again and again.
+        If `begin` is None, the search starts at the pair. The start is the first term of a sum, so
+        that stages are not inlined into each other repeatedly.
         """
         k, axis, shape = reduce_axis(_WAYS, "k"), self._axis, self._values.shape
 
         def moved(*i: Scalar) -> Reduction:
-            pair, own = self._pair[i[axis]], cast(i[axis] * self._chunk, INT32)
+            pair, begin_of_chunk = self._pair[i[axis]], cast(i[axis] * self._chunk, INT32)
             start = pair if begin is None else begin[i]
             a = start + cast(k * stride - 1, INT32)
-            b = own + pair + self._length - 1 - a
-            is_there = all_of(a < own, a < pair + self._length)
+            b = begin_of_chunk + pair + self._length - 1 - a
+            is_there = all_of(a < begin_of_chunk, a < pair + self._length)
             is_last = b >= pair + self._both
-            first, other = (_inside(cast(place, INT64), shape[axis]) for place in (a, b))
+            first, other = (_inside(cast(position, INT64), shape[axis]) for position in (a, b))
             passed = all_of(is_there, any_of(is_last, self._goes_first(i, first, other)))
             step = if_then_else(passed, const(stride, INT32), const(0, INT32))
             return reduction.sum(if_then_else(equal(k, 0), start, step), axis=k)
@@ -200,15 +203,15 @@ class _Pass:
         chunks = (*shape[:axis], self.count // self._chunk, *shape[axis + 1 :])
         return compute(chunks, moved, name)
 
-    def _counted(self, begin: Tensor) -> Tensor:
-        """Return how many of the elements of a chunk up to each one are of run a (int32)."""
+    def _count_first_run(self, begin: Tensor) -> Tensor:
+        """Return the number of elements from run a in a chunk, up to each element (int32)."""
         c, axis, chunk = reduce_axis(self._chunk, "c"), self._axis, self._chunk
 
         def count(*i: Scalar) -> Reduction:
             pair, a, b = self._ranges(i, begin)
-            number, place = cast(c, INT32), cast(i[axis + 1], INT32)
-            most = minimum(place, pair + self._length - 1 - a)
-            sure = place - (pair + self._both - b)
+            number, offset = cast(c, INT32), cast(i[axis + 1], INT32)
+            most = minimum(offset, pair + self._length - 1 - a)
+            sure = offset - (pair + self._both - b)
             first = minimum(maximum(cast(a, INT64), 0), self.count) + c
             other = minimum(maximum(cast(b, INT64), chunk), self.count) + i[axis + 1] - c
             goes_first = self._goes_first((*i[: axis + 1], *i[axis + 2 :]), first, other)
@@ -219,19 +222,19 @@ class _Pass:
         return compute(shape, count, stage_name(self._name, "count"))
 
     def _ranges(self, i: Sequence[Scalar], begin: Tensor) -> tuple[Scalar, Scalar, Scalar]:
-        """Return where a chunk's pair begins, and the chunk in run a and in run b (int32)."""
-        own, pair = cast(i[self._axis] * self._chunk, INT32), self._pair[i[self._axis]]
+        """Return the start of a chunk's pair, and of the chunk in runs a and b (int32)."""
+        chunk_begin, pair = cast(i[self._axis] * self._chunk, INT32), self._pair[i[self._axis]]
         a = begin[(*i[: self._axis + 1], *i[self._axis + 2 :])]
-        return pair, a, own + pair + self._length - a
+        return pair, a, chunk_begin + pair + self._length - a
 
     def _goes_first(self, i: Sequence[Scalar], a: Scalar, b: Scalar) -> Scalar:
         """Return whether the element at `a` of the first run comes before that at `b`."""
-        first, other = (self._values[_at(i, self._axis, place)] for place in (a, b))
+        first, other = (self._values[_at(i, self._axis, position)] for position in (a, b))
         return logical_not(comes_before(other, first, descending=self._largest))
 
 
 def first_of_runs(values: Tensor, places: Tensor, axis: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the first `k` of sorted values along `axis`, and their places, as int64."""
+    """Return the first `k` of sorted values along `axis`, and their indices as int64."""
     name = AutoName("first_of_runs")
     shape = (*values.shape[:axis], k, *values.shape[axis + 1 :])
     return (
@@ -241,20 +244,20 @@ def first_of_runs(values: Tensor, places: Tensor, axis: int, k: int) -> tuple[Te
 
 
 def last(data: Tensor, *, largest: bool) -> Scalar:
-    """Return the number of the dtype of `data` that no other comes behind."""
+    """Return the number that sorts last in the dtype of `data`."""
     if data.dtype.is_float and not largest:
         return const(math.nan, data.dtype)
     return Scalar((Combiner.MAX if largest else Combiner.MIN).identity(data.dtype))
 
 
 def _count(condition: Scalar, axis: reduction.ReduceAxis) -> Reduction:
-    """The number of times that `condition` holds, as int32."""
+    """Return the number of times that `condition` holds, as int32."""
     return reduction.sum(if_then_else(condition, const(1, INT32), const(0, INT32)), axis=axis)
 
 
-def _at(i: Sequence[Scalar], axis: int, place: Scalar) -> tuple[Scalar, ...]:
-    return (*i[:axis], place, *i[axis + 1 :])
+def _at(i: Sequence[Scalar], axis: int, position: Scalar) -> tuple[Scalar, ...]:
+    return (*i[:axis], position, *i[axis + 1 :])
 
 
-def _inside(place: Scalar, extent: int) -> Scalar:
-    return minimum(maximum(place, 0), extent - 1)
+def _inside(position: Scalar, extent: int) -> Scalar:
+    return minimum(maximum(position, 0), extent - 1)

@@ -1,6 +1,7 @@
 """Operators that reduce and then use the result for each element: softmax and norms.
 
-Of 16-bit floats all but the largest elements is computed in float32, and the result is rounded.
+For 16-bit floats everything but the largest element is computed in float32, and the result is
+rounded.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from ansorc.lang import scalar
-from ansorc.lang.checks import place_in
+from ansorc.lang.checks import index_in_range
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.reduce import reduced, wide_sums
+from ansorc.lang.operators.reduce import reduce_over, wide_sums
 from ansorc.lang.operators.shapes import axis_number, refuse_unknown, require, require_rank
-from ansorc.lang.operators.wide import widened
+from ansorc.lang.operators.wide import widen
 from ansorc.lang.operators.window import SPATIAL, Window
 from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
@@ -27,7 +28,7 @@ _NORM2, _LAYER_NORM, _RMS_NORM = AutoName("norm2"), AutoName("layer_norm"), Auto
 
 
 class NormOptions(TypedDict, total=False):
-    """How a norm over groups of channels is done."""
+    """Options of a norm over groups of channels."""
 
     epsilon: float
     """Added to the variance; default 1e-5."""
@@ -39,40 +40,40 @@ class NormOptions(TypedDict, total=False):
 def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
     """Return exp(data) / sum(exp(data)) along `axis`, of the shape of `data`.
 
-    Four stages: `<name>.max`, `<name>.exp` of the difference to it (so nothing overflows),
-    `<name>.sum` and the product with its inverse, which is one division a row and counts as one
-    operation an element; of 16-bit floats the middle ones are float32. Raise LanguageError where
-    there is no such axis.
+    There are four stages: `<name>.max`, `<name>.exp` of the difference to it (so nothing
+    overflows), `<name>.sum`, and the product with its inverse. That is one division a row and
+    counts as one operation an element. For 16-bit floats the middle stages are float32. Raise
+    LanguageError on an unknown axis.
     """
-    place = axis_number("softmax", data, axis)
-    peak = reduced("softmax", data, place, max, stage_name(name, "max"))
+    dimension = axis_number("softmax", data, axis)
+    peak = reduce_over("softmax", data, dimension, max, stage_name(name, "max"))
     raised = compute(
         data.shape,
-        lambda *i: scalar.exp(widened(data[i]) - widened(peak[_without(i, place)])),
+        lambda *i: scalar.exp(widen(data[i]) - widen(peak[_without(i, dimension)])),
         stage_name(name, "exp"),
     )
-    total = reduced("softmax", raised, place, sum, stage_name(name, "sum"))
+    total = reduce_over("softmax", raised, dimension, sum, stage_name(name, "sum"))
     return compute(
         data.shape,
-        lambda *i: (raised[i] * (1.0 / total[_without(i, place)])).astype(data.dtype),
+        lambda *i: (raised[i] * (1.0 / total[_without(i, dimension)])).astype(data.dtype),
         name,
         {"flop": math.prod(data.shape)},
     )
 
 
 def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tensor:
-    """Return log(softmax(data)) along `axis`, of the shape of `data`, not by way of quotients.
+    """Return log(softmax(data)) along `axis`, of the shape of `data`, without quotients.
 
-    Three stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the
-    result. Raise LanguageError where there is no such axis.
+    There are three stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it,
+    and the result. Raise LanguageError on an unknown axis.
     """
-    place = axis_number("log_softmax", data, axis)
-    peak, total = _exponential_sums("log_softmax", data, place, name)
+    dimension = axis_number("log_softmax", data, axis)
+    peak, total = _exponential_sums("log_softmax", data, dimension, name)
 
     def result(*i: Scalar) -> Scalar:
-        outer = _without(i, place)
-        found = widened(data[i]) - widened(peak[outer]) - scalar.log(total[outer])
-        return found.astype(data.dtype)
+        outer = _without(i, dimension)
+        logarithm = widen(data[i]) - widen(peak[outer]) - scalar.log(total[outer])
+        return logarithm.astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -80,9 +81,9 @@ def log_softmax(data: Tensor, axis: int = -1, name: str = _LOG_SOFTMAX) -> Tenso
 def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) -> Tensor:
     """Return -log(softmax(logits))[target], the loss [...] of logits [..., classes].
 
-    target [...] is integers; a call fails for classes outside of 0 … classes - 1. Three stages:
-    `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the loss. Raise
-    LanguageError on other shapes and dtypes.
+    `target` [...] holds integers; a call fails for classes outside of 0 … classes - 1. There are
+    three stages: `<name>.max`, `<name>.sum` of the exponentials of the differences to it, and the
+    loss. Raise LanguageError on other shapes and dtypes.
     """
     fits = bool(logits.shape) and logits.shape[:-1] == target.shape and target.dtype.is_integer
     need = "they must be [..., classes] and integers [...]"
@@ -91,10 +92,10 @@ def cross_entropy(logits: Tensor, target: Tensor, name: str = _CROSS_ENTROPY) ->
 
     def loss(*i: Scalar) -> Scalar:
         last = logits.shape[-1] - 1
-        place = place_in(target[i], last + 1, logits.name, len(logits.shape) - 1)
-        place = scalar.minimum(scalar.maximum(place, 0), last)
-        found = scalar.log(total[i]) + widened(peak[i]) - widened(logits[(*i, place)])
-        return found.astype(logits.dtype)
+        label = index_in_range(target[i], last + 1, logits.name, len(logits.shape) - 1)
+        label = scalar.minimum(scalar.maximum(label, 0), last)
+        entropy = scalar.log(total[i]) + widen(peak[i]) - widen(logits[(*i, label)])
+        return entropy.astype(logits.dtype)
 
     return compute(target.shape, loss, name)
 
@@ -106,19 +107,19 @@ def l2_normalize(
 
     Two stages: `<name>.squares` and the result. Raise LanguageError where there is no such axis.
     """
-    place = axis_number("l2_normalize", data, axis)
-    k = reduce_axis(data.shape[place], "k")
+    dimension = axis_number("l2_normalize", data, axis)
+    k = reduce_axis(data.shape[dimension], "k")
 
     def square(*i: Scalar) -> Reduction:
-        element = widened(data[(*i[:place], k, *i[place:])])
+        element = widen(data[(*i[:dimension], k, *i[dimension:])])
         return sum(element * element, axis=k)
 
-    shape = (*data.shape[:place], *data.shape[place + 1 :])
+    shape = (*data.shape[:dimension], *data.shape[dimension + 1 :])
     total = compute(shape, square, stage_name(name, "squares"))
 
     def result(*i: Scalar) -> Scalar:
-        length = scalar.maximum(scalar.sqrt(total[_without(i, place)]), epsilon)
-        return (widened(data[i]) * (1.0 / length)).astype(data.dtype)
+        length = scalar.maximum(scalar.sqrt(total[_without(i, dimension)]), epsilon)
+        return (widen(data[i]) * (1.0 / length)).astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -132,7 +133,7 @@ def norm2(data: Tensor, name: str = _NORM2) -> Tensor:
     i, j = reduce_axis(data.shape[1], "i"), reduce_axis(data.shape[2], "j")
     total = compute(
         data.shape[:1],
-        lambda b: sum(widened(data[b, i, j]) * widened(data[b, i, j]), axis=[i, j]),
+        lambda b: sum(widen(data[b, i, j]) * widen(data[b, i, j]), axis=[i, j]),
         stage_name(name, "sum"),
     )
     return compute(data.shape[:1], lambda b: scalar.sqrt(total[b]).astype(data.dtype), name)
@@ -143,27 +144,27 @@ def layer_norm(
 ) -> Tensor:
     """Return (data - mean) / sqrt(variance + epsilon) * scale + shift, along the last axes.
 
-    These are as many as scale and shift have, and of their extents. Three stages: `<name>.sum`,
+    The last axes are those of `scale` and `shift`. There are three stages: `<name>.sum`,
     `<name>.squares` (of the differences to the mean) and the result. Raise LanguageError on other
     shapes.
     """
-    first = _normalised("layer_norm", data, scale, shift)
+    first = _first_axis("layer_norm", data, scale, shift)
     share = 1.0 / math.prod(scale.shape)
     axes = range(first, len(data.shape))
     total = wide_sums("layer_norm", data, list(axes), stage_name(name, "sum"))
-    inner = [reduce_axis(data.shape[place], f"k{place}") for place in axes]
+    inner = [reduce_axis(data.shape[d], f"k{d}") for d in axes]
 
     def squares(*indices: Scalar) -> Reduction:
-        difference = widened(data[(*indices, *inner)]) - total[indices] * share
+        difference = widen(data[(*indices, *inner)]) - total[indices] * share
         return sum(difference * difference, axis=inner)
 
     variance = compute(data.shape[:first], squares, stage_name(name, "squares"))
 
     def result(*i: Scalar) -> Scalar:
-        outer, own = i[:first], i[first:]
+        outer, inside = i[:first], i[first:]
         spread = scalar.rsqrt(variance[outer] * share + epsilon)
-        found = (widened(data[i]) - total[outer] * share) * spread
-        return (found * widened(scale[own]) + widened(shift[own])).astype(data.dtype)
+        normalised = (widen(data[i]) - total[outer] * share) * spread
+        return (normalised * widen(scale[inside]) + widen(shift[inside])).astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -173,19 +174,19 @@ def rms_norm(data: Tensor, scale: Tensor, epsilon: float = 1e-5, name: str = _RM
 
     Two stages: `<name>.squares` and the result. Raise LanguageError on other shapes.
     """
-    first = _normalised("rms_norm", data, scale)
+    first = _first_axis("rms_norm", data, scale)
     share = 1.0 / math.prod(scale.shape)
     inner = [reduce_axis(data.shape[d], f"k{d}") for d in range(first, len(data.shape))]
 
     def squares(*i: Scalar) -> Reduction:
-        element = widened(data[(*i, *inner)])
+        element = widen(data[(*i, *inner)])
         return sum(element * element, axis=inner)
 
     total = compute(data.shape[:first], squares, stage_name(name, "squares"))
 
     def result(*i: Scalar) -> Scalar:
         spread = scalar.rsqrt(total[i[:first]] * share + epsilon)
-        return (widened(data[i]) * spread * widened(scale[i[first:]])).astype(data.dtype)
+        return (widen(data[i]) * spread * widen(scale[i[first:]])).astype(data.dtype)
 
     return compute(data.shape, result, name)
 
@@ -193,7 +194,7 @@ def rms_norm(data: Tensor, scale: Tensor, epsilon: float = 1e-5, name: str = _RM
 def group_norm(
     data: Tensor, scale: Tensor, shift: Tensor, groups: int, **options: Unpack[NormOptions]
 ) -> Tensor:
-    """Return `data` normalised over the places and channels of each of `groups` groups.
+    """Return `data` normalised over the positions and channels of each of `groups` groups.
 
     data is [n, …, c] (or channels first), scale and shift are [c]. Stages: `<name>.sum` and
     `<name>.squares` of groups, `<name>.mean` and `<name>.factor` of channels, and the result. Raise
@@ -205,17 +206,17 @@ def group_norm(
     require(rank in SPATIAL, operator, data, need="it must have 1 to 3 spatial dimensions")
     letters = SPATIAL[rank].upper()
     window = Window.of(operator, rank, {"layout": options.get("layout", f"N{letters}C")})
-    batch, spatial, channels = window.unpacked(data.shape)
+    batch, spatial, channels = window.unpack(data.shape)
     fits = groups >= 1 and channels % groups == 0 and scale.shape == shift.shape == (channels,)
     need = f"scale and shift must be [{channels}], a multiple of {groups} groups"
     require(fits, operator, data, scale, shift, need=need)
     each = channels // groups
     places, rc = window.reduce_axes(spatial), reduce_axis(each, "rc")
-    terms = [axis for axis in window.packed(None, places, rc) if axis is not None]
+    terms = [axis for axis in window.pack(None, places, rc) if axis is not None]
     share, epsilon = 1.0 / (math.prod(spatial) * each), options.get("epsilon", 1e-5)
 
     def element(n: Scalar, g: Scalar) -> Scalar:
-        return widened(data[window.packed(n, places, g * each + rc)])
+        return widen(data[window.pack(n, places, g * each + rc)])
 
     def squares(n: Scalar, g: Scalar) -> Reduction:
         difference = element(n, g) - total[n, g] * share
@@ -226,16 +227,16 @@ def group_norm(
     variance = compute(of_group, squares, stage_name(name, "squares"))
 
     def scaling(n: Scalar, c: Scalar) -> Scalar:
-        return scalar.rsqrt(variance[n, c // each] * share + epsilon) * widened(scale[c])
+        return scalar.rsqrt(variance[n, c // each] * share + epsilon) * widen(scale[c])
 
     of_each = (batch, channels)
     mean = compute(of_each, lambda n, c: total[n, c // each] * share, stage_name(name, "mean"))
     factor = compute(of_each, scaling, stage_name(name, "factor"))
 
     def result(*i: Scalar) -> Scalar:
-        n, _, c = window.unpacked(i)
-        found = (widened(data[i]) - mean[n, c]) * factor[n, c] + widened(shift[c])
-        return found.astype(data.dtype)
+        n, _, c = window.unpack(i)
+        normalised = (widen(data[i]) - mean[n, c]) * factor[n, c] + widen(shift[c])
+        return normalised.astype(data.dtype)
 
     return compute(data.shape, result, name, axes=window.axes)
 
@@ -243,15 +244,15 @@ def group_norm(
 def instance_norm(
     data: Tensor, scale: Tensor, shift: Tensor, **options: Unpack[NormOptions]
 ) -> Tensor:
-    """Return `data` normalised over the places of each channel, of its shape; see `group_norm`."""
+    """Return `data` normalised over the positions of each channel; see `group_norm`."""
     is_first = options.get("layout", "").startswith("NC")
     channels = data.shape[1 if is_first else -1] if data.shape else 1
     options["name"] = options.get("name", AutoName("instance_norm"))
     return group_norm(data, scale, shift, channels, **options)
 
 
-def _normalised(operator: str, data: Tensor, *vectors: Tensor) -> int:
-    """Return the first axis of `data` that `vectors` have too."""
+def _first_axis(operator: str, data: Tensor, *vectors: Tensor) -> int:
+    """Return the first axis of `data` that `vectors` also have."""
     shape = vectors[0].shape
     first = len(data.shape) - len(shape)
     fits = bool(shape) and first >= 0
@@ -261,17 +262,19 @@ def _normalised(operator: str, data: Tensor, *vectors: Tensor) -> int:
     return first
 
 
-def _exponential_sums(operator: str, data: Tensor, place: int, name: str) -> tuple[Tensor, Tensor]:
+def _exponential_sums(
+    operator: str, data: Tensor, dimension: int, name: str
+) -> tuple[Tensor, Tensor]:
     """Return the largest elements along an axis, and the sums of exp(element - largest)."""
-    peak = reduced(operator, data, place, max, stage_name(name, "max"))
-    k = reduce_axis(data.shape[place], "k")
+    peak = reduce_over(operator, data, dimension, max, stage_name(name, "max"))
+    k = reduce_axis(data.shape[dimension], "k")
 
     def exponentials(*i: Scalar) -> Reduction:
-        element = widened(data[(*i[:place], k, *i[place:])])
-        return sum(scalar.exp(element - widened(peak[i])), axis=k)
+        element = widen(data[(*i[:dimension], k, *i[dimension:])])
+        return sum(scalar.exp(element - widen(peak[i])), axis=k)
 
     return peak, compute(peak.shape, exponentials, stage_name(name, "sum"))
 
 
-def _without(indices: Sequence[Scalar], place: int) -> tuple[Scalar, ...]:
-    return (*indices[:place], *indices[place + 1 :])
+def _without(indices: Sequence[Scalar], dimension: int) -> tuple[Scalar, ...]:
+    return (*indices[:dimension], *indices[dimension + 1 :])

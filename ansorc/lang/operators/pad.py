@@ -33,11 +33,11 @@ def pad(
 
     def body(*indices: Scalar) -> Scalar:
         inside: list[Scalar] = []
-        for place, index in enumerate(indices):
-            if first[place]:
-                inside.append(index >= first[place])
-            if last[place]:
-                inside.append(index < first[place] + data.shape[place])
+        for number, index in enumerate(indices):
+            if first[number]:
+                inside.append(index >= first[number])
+            if last[number]:
+                inside.append(index < first[number] + data.shape[number])
         shifted = [i - low if low else i for i, low in zip(indices, first, strict=True)]
         element = data[tuple(shifted)]
         margin = const(value, data.dtype)
@@ -54,7 +54,7 @@ def edge_pad(
     Raise LanguageError unless there is one number >= 0 for each dimension.
     """
     first, last = _margins("edge_pad", data, before, after)
-    return _moved(data, first, last, name, _at_edge)
+    return _pad_by(data, first, last, name, _at_edge)
 
 
 def reflect_pad(
@@ -69,15 +69,15 @@ def reflect_pad(
     triples = zip(first, last, data.shape, strict=True)
     is_short = all(max(low, high) < extent for low, high, extent in triples)
     require(is_short, "reflect_pad", data, need="padding must be less than the extents")
-    return _moved(data, first, last, name, _reflected)
+    return _pad_by(data, first, last, name, _reflect)
 
 
-def _at_edge(place: Scalar, extent: int) -> Scalar:
-    return minimum(maximum(place, 0), extent - 1)
+def _at_edge(position: Scalar, extent: int) -> Scalar:
+    return minimum(maximum(position, 0), extent - 1)
 
 
-def _reflected(place: Scalar, extent: int) -> Scalar:
-    return (extent - 1) - abs((extent - 1) - abs(place))
+def _reflect(position: Scalar, extent: int) -> Scalar:
+    return (extent - 1) - abs((extent - 1) - abs(position))
 
 
 def _margins(
@@ -90,18 +90,18 @@ def _margins(
     return first, last
 
 
-def _moved(
+def _pad_by(
     data: Tensor, first: Sequence[int], last: Sequence[int], name: str, move: Move
 ) -> Tensor:
-    """Return `data` with margins, `move` saying which element stands at a place outside."""
+    """Return `data` with margins; `move` maps a position outside to an element."""
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
     def body(*indices: Scalar) -> Scalar:
-        found: list[Scalar] = []
-        for place, (index, extent) in enumerate(zip(indices, data.shape, strict=True)):
-            is_padded = first[place] or last[place]
-            shifted = index - first[place] if first[place] else index
-            found.append(move(shifted, extent) if is_padded else index)
-        return data[tuple(found)]
+        sources: list[Scalar] = []
+        for d, (index, extent) in enumerate(zip(indices, data.shape, strict=True)):
+            is_padded = first[d] or last[d]
+            shifted = index - first[d] if first[d] else index
+            sources.append(move(shifted, extent) if is_padded else index)
+        return data[tuple(sources)]
 
     return compute(shape, body, name)

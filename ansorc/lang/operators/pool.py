@@ -10,8 +10,8 @@ from typing import Unpack
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
-from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank, scaled
-from ansorc.lang.operators.wide import widened
+from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank, scale_index
+from ansorc.lang.operators.wide import widen
 from ansorc.lang.operators.window import SPATIAL, Window, WindowOptions
 from ansorc.lang.reduction import ReduceAxis, Reduction, max, sum
 from ansorc.lang.scalar import cast, maximum, minimum
@@ -23,14 +23,14 @@ _OPTIONS = ("ceil_mode", "count_include_pad")
 
 
 class PoolOptions(WindowOptions, total=False):
-    """How the window of a pool moves."""
+    """Options of the window of a pool."""
 
     ceil_mode: bool
-    """Whether a last window that is partly outside counts too, if it begins inside."""
+    """Whether a last window that begins inside but is partly outside counts, too."""
 
 
 class AvgPoolOptions(PoolOptions, total=False):
-    """How means are taken."""
+    """Options of an average pool."""
 
     count_include_pad: bool
     """Whether padded zeros are counted; default True."""
@@ -44,7 +44,7 @@ def max_pool1d(data: Tensor, kernel: Kernel, **options: Unpack[PoolOptions]) -> 
 def max_pool2d(data: Tensor, kernel: Kernel, **options: Unpack[PoolOptions]) -> Tensor:
     """Return the largest element of each window of data [n, h, w, c] (or "NCHW").
 
-    What padding adds is never the largest. Raise LanguageError where no window fits.
+    Padded elements are never the largest. Raise LanguageError if no window fits.
     """
     return _max_pool("max_pool2d", 2, data, kernel, options)
 
@@ -78,8 +78,8 @@ def global_avg_pool(
 ) -> Tensor:
     """Return the mean [n, c] over the one to three spatial dimensions of data [n, …, c].
 
-    Or of [n, c, …], with a layout like "NCHW". Two stages, `<name>.sum` and the division. Raise
-    LanguageError on another rank.
+    With a layout like "NCHW", data is [n, c, …]. There are two stages, `<name>.sum` and the
+    division. Raise LanguageError on another rank.
     """
     require(data.dtype.is_float, "global_avg_pool", data, need="it needs floats; cast it first")
     total = _whole("global_avg_pool", data, layout, _wide_sum, stage_name(name, "sum"))
@@ -100,11 +100,11 @@ def _whole(
     rank = len(data.shape) - 2
     require(rank in SPATIAL, operator, data, need="it must have 1 to 3 spatial dimensions")
     window = Window.of(operator, rank, {"layout": layout or f"N{SPATIAL[rank].upper()}C"})
-    batch, spatial, channels = window.unpacked(data.shape)
+    batch, spatial, channels = window.unpack(data.shape)
     axes = window.reduce_axes(spatial)
     return compute(
         (batch, channels),
-        lambda n, c: reduce(data[window.packed(n, axes, c)], axis=axes),
+        lambda n, c: reduce(data[window.pack(n, axes, c)], axis=axes),
         name,
     )
 
@@ -132,13 +132,13 @@ def _avg_pool(
     if margins == window.margins:
         share = 1.0 / math.prod(extents)
         return compute(total.shape, lambda *i: (total[i] * share).astype(data.dtype), name)
-    _, inputs, _ = window.unpacked(data.shape)
+    _, inputs, _ = window.unpack(data.shape)
 
     def body(*indices: Scalar) -> Scalar:
-        _, spatial, _ = window.unpacked(indices)
+        _, spatial, _ = window.unpack(indices)
         counts: list[Scalar] = []
-        for d, place in enumerate(spatial):
-            start = scaled(place, window.stride[d]) - window.margins[d]
+        for d, begin in enumerate(spatial):
+            start = scale_index(begin, window.stride[d]) - window.margins[d]
             inside = -margins[d], inputs[d] + margins[d + rank]
             counts.append(_count(start, inside, extents[d], window.dilation[d]))
         count = cast(math.prod(counts[1:], start=counts[0]), total.dtype)
@@ -148,11 +148,11 @@ def _avg_pool(
 
 
 def _wide_sum(element: Scalar, axis: Sequence[ReduceAxis]) -> Reduction:
-    return sum(widened(element), axis=axis)
+    return sum(widen(element), axis=axis)
 
 
 def _count(start: Scalar, inside: tuple[int, int], taps: int, dilation: int) -> Scalar:
-    """Return how many of the places start, start + dilation, … lie in `inside`."""
+    """Return how many of the positions start, start + dilation, … are in `inside`."""
     low, high = inside
     first = maximum((low - start + (dilation - 1)) // dilation, 0)
     behind = minimum((high - start + (dilation - 1)) // dilation, taps)
@@ -160,13 +160,13 @@ def _count(start: Scalar, inside: tuple[int, int], taps: int, dilation: int) -> 
 
 
 def _window(operator: str, data: Tensor, extents: Sequence[int], options: PoolOptions) -> Window:
-    """Return the window, its margins after the data as large as `ceil_mode` asks for."""
+    """Return the window; `ceil_mode` may enlarge its margins after the data."""
     rank = len(extents)
     window = Window.of(operator, rank, options, *_OPTIONS)
     require_rank(operator, rank + 2, data)
     if not options.get("ceil_mode", False):
         return window
-    _, inputs, _ = window.unpacked(data.shape)
+    _, inputs, _ = window.unpack(data.shape)
     after: list[int] = []
     for d, extent in enumerate(inputs):
         before, behind, stride = window.margins[d], window.margins[d + rank], window.stride[d]
@@ -180,14 +180,14 @@ def _window(operator: str, data: Tensor, extents: Sequence[int], options: PoolOp
 
 
 def _pool(window: Window, data: Tensor, extents: Sequence[int], margin: float, name: str) -> Tensor:
-    batch, _, channels = window.unpacked(data.shape)
-    shape = window.packed(batch, window.output(data, extents), channels)
+    batch, _, channels = window.unpack(data.shape)
+    shape = window.pack(batch, window.output(data, extents), channels)
     padded = window.padded(data, margin, stage_name(name, "pad"))
     offsets = window.reduce_axes(extents)
     reduce = max if window.operator.startswith("max") else _wide_sum
 
     def body(*indices: Scalar) -> Reduction:
-        n, spatial, c = window.unpacked(indices)
-        return reduce(padded[window.packed(n, window.places(spatial, offsets), c)], axis=offsets)
+        n, spatial, c = window.unpack(indices)
+        return reduce(padded[window.pack(n, window.places(spatial, offsets), c)], axis=offsets)
 
     return compute(shape, body, name, axes=window.axes)

@@ -1,4 +1,4 @@
-"""Layers of narrow numbers, in the form that dot-product instructions take."""
+"""Layers of narrow numbers, in the layout of dot-product instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.lang.tensor import Tensor
 
 _DENSE_PACKED, _PACK_GROUPS = AutoName("dense_packed"), AutoName("pack_groups")
 _SHIFT = 128
-"""What makes an int8 a uint8."""
+"""The number that shifts int8 values to uint8."""
 
 
 def dense_packed(
@@ -24,8 +24,8 @@ def dense_packed(
     dot-product instruction of the target (ansorc/target/dot_products.py) if there is one for `t`
     and these dtypes: t = 4 for uint8 data and int8 weights on x86 (VNNI), for equal ones on ARM;
     t = 2 for any integers on x86, and for bfloat16. `is_shifted` adds 128 to int8 data, to make
-    it uint8, and subtracts what that adds to the sums: the same numbers, with an instruction of
-    x86 that is twice as fast. Pack weights [units, k] by `pack_groups`, or in NumPy by
+    it uint8, and corrects the sums. The result is the same, with an instruction of x86 that is
+    twice as fast. Pack weights [units, k] by `pack_groups`, or in NumPy by
     `w.reshape(units, k // t, t).transpose(1, 0, 2)`. Raise LanguageError on other shapes or dtypes.
     """
     require_rank("dense_packed", 2, data)

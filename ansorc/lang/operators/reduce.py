@@ -10,7 +10,7 @@ from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.literal import DTypeLike
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_numbers, require
-from ansorc.lang.operators.wide import SumTypes, widened
+from ansorc.lang.operators.wide import SumTypes, widen
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
 from ansorc.lang.scalar import any_of, const, equal, if_then_else, not_equal
 from ansorc.lang.scalar_type import Scalar, as_scalar
@@ -22,10 +22,10 @@ Dims = int | Sequence[int] | None
 _SUM, _MEAN, _MAX, _MIN = AutoName("sum"), AutoName("mean"), AutoName("max"), AutoName("min")
 _PROD, _ARGMAX, _ARGMIN = AutoName("prod"), AutoName("argmax"), AutoName("argmin")
 _SHORT = 8
-"""Fewer elements are searched once, in pairs with their places: 4096 rows of 10 took 25 µs so, and
-38 in two passes (Zen 5)."""
+"""Fewer elements are searched in one pass, as pairs with their indices: 4096 rows of 10 took 25 µs
+this way, and 38 µs in two passes (Zen 5)."""
 _INT32_TERMS = 2**31
-"""Places of fewer elements are compared as int32: twice as many fit into a vector."""
+"""Indices of fewer elements are compared as int32: twice as many fit into a vector."""
 
 
 def sum(
@@ -36,12 +36,12 @@ def sum(
     keepdims: bool = False,
     sum_dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """Return the sums of `data` over `axis`; with `keepdims` those keep the extent 1.
+    """Return the sums of `data` over `axis`; None: over all dimensions.
 
-    Without it the shape is that of `data` without `axis`. None: over all dimensions. Floats of 16
-    bits are summed in float32 and the sums rounded, 8- and 16-bit integers give int32; with
-    `sum_dtype` elements are cast to that, and the sums stay so. Raise LanguageError where there is
-    no such axis.
+    With `keepdims` the reduced dimensions keep the extent 1; without it they are dropped. By
+    default 16-bit floats are summed in float32 and rounded, and 8- and 16-bit integers are summed
+    in int32. With `sum_dtype`, elements are cast to it, and the result has it. Raise LanguageError
+    on an unknown axis.
     """
     types = SumTypes.of(data.dtype, sum_dtype)
     return _wide("sum", data, axis, reduction.sum, types, name, keepdims=keepdims)
@@ -49,12 +49,12 @@ def sum(
 
 def max(data: Tensor, axis: Dims = None, name: str = _MAX, *, keepdims: bool = False) -> Tensor:
     """Return the largest elements of `data` over `axis`; see `sum`."""
-    return reduced("max", data, axis, reduction.max, name, keepdims=keepdims)
+    return reduce_over("max", data, axis, reduction.max, name, keepdims=keepdims)
 
 
 def min(data: Tensor, axis: Dims = None, name: str = _MIN, *, keepdims: bool = False) -> Tensor:
     """Return the smallest elements of `data` over `axis`; see `sum`."""
-    return reduced("min", data, axis, reduction.min, name, keepdims=keepdims)
+    return reduce_over("min", data, axis, reduction.min, name, keepdims=keepdims)
 
 
 def prod(
@@ -73,24 +73,24 @@ def prod(
 def mean(data: Tensor, axis: Dims = None, name: str = _MEAN, *, keepdims: bool = False) -> Tensor:
     """Return the means of the floats `data` over `axis`; see `sum`.
 
-    Two stages: `<name>.sum`, of 16-bit floats in float32, and the division. Raise LanguageError for
-    integers, too.
+    There are two stages: `<name>.sum` (for 16-bit floats in float32) and the division. Raise
+    LanguageError for integers, too.
     """
     require(data.dtype.is_float, "mean", data, need="it needs floats; cast it first")
     total = wide_sums("mean", data, axis, stage_name(name, "sum"), keepdims=keepdims)
-    share = 1.0 / math.prod(data.shape[place] for place in axis_numbers("mean", data, axis))
+    share = 1.0 / math.prod(data.shape[d] for d in axis_numbers("mean", data, axis))
     return compute(total.shape, lambda *i: (total[i] * share).astype(data.dtype), name)
 
 
 def argmax(
     data: Tensor, axis: int | None = None, name: str = _ARGMAX, *, keepdims: bool = False
 ) -> Tensor:
-    """Return where the largest elements of `data` are along `axis`, as int64.
+    """Return the indices of the largest elements of `data` along `axis`, as int64.
 
-    The first of equal ones wins, and NaN is the largest, as in NumPy. None: the place in the whole
-    tensor, in row-major order. Three stages: `<name>.value`, the element itself, `<name>.first`,
-    where it is, and the cast; of less than 32 elements all are one computation of pairs. Raise
-    LanguageError where there is no such axis.
+    The first of equal elements wins, and NaN is the largest, as in NumPy. If `axis` is None, the
+    index counts all elements in row-major order. There are three stages: `<name>.value` (the
+    element), `<name>.first` (its index) and the cast. Rows of less than 32 elements are one
+    computation of pairs. Raise LanguageError on an unknown axis.
     """
     return _place("argmax", data, axis, reduction.max, name, keepdims=keepdims)
 
@@ -98,7 +98,7 @@ def argmax(
 def argmin(
     data: Tensor, axis: int | None = None, name: str = _ARGMIN, *, keepdims: bool = False
 ) -> Tensor:
-    """Return where the smallest elements of `data` are along `axis`; see `argmax`."""
+    """Return the indices of the smallest elements of `data` along `axis`; see `argmax`."""
     return _place("argmin", data, axis, reduction.min, name, keepdims=keepdims)
 
 
@@ -106,8 +106,8 @@ def wide_sums(
     operator: str, data: Tensor, axis: Dims, name: str, *, keepdims: bool = False
 ) -> Tensor:
     """Return the sums of `data` over `axis` in the dtype of their sums, as one stage."""
-    return reduced(
-        operator, data, axis, lambda x, axes: reduction.sum(widened(x), axes), name,
+    return reduce_over(
+        operator, data, axis, lambda x, axes: reduction.sum(widen(x), axes), name,
         keepdims=keepdims,
     )  # fmt: skip
 
@@ -122,22 +122,22 @@ def _wide(
     *,
     keepdims: bool,
 ) -> Tensor:
-    """Return `reduce` of the elements cast to the dtype of the sums, rounded to that of the result.
+    """Return `reduce` of the elements in the dtype of the sums, rounded to that of the result.
 
-    Then the sums are a stage of their own, `<name>.wide`.
+    If the dtypes differ, the sums are a separate stage, `<name>.wide`.
     """
 
     def combine(x: Scalar, axes: list[ReduceAxis]) -> Reduction:
         return reduce(x.astype(types.sums), axes)
 
     if types.sums == types.result or not axis_numbers(operator, data, axis):
-        return reduced(operator, data, axis, combine, name, keepdims=keepdims)
+        return reduce_over(operator, data, axis, combine, name, keepdims=keepdims)
     wide = stage_name(name, "wide")
-    found = reduced(operator, data, axis, combine, wide, keepdims=keepdims)
-    return compute(found.shape, lambda *i: found[i].astype(types.result), name)
+    sums = reduce_over(operator, data, axis, combine, wide, keepdims=keepdims)
+    return compute(sums.shape, lambda *i: sums[i].astype(types.result), name)
 
 
-def reduced(
+def reduce_over(
     operator: str,
     data: Tensor,
     axis: Dims,
@@ -148,7 +148,7 @@ def reduced(
 ) -> Tensor:
     """Return `reduce` of the elements of `data` over `axis`, as one stage.
 
-    Over no axes at all it is `data` itself, copied.
+    Without axes to reduce it is a copy of `data`.
     """
     places = axis_numbers(operator, data, axis)
     if not places:
@@ -158,10 +158,10 @@ def reduced(
     return compute(shape, lambda *i: reduce(_element(data, axes, i), list(axes.values())), name)
 
 
-def without(extents: Sequence[int], places: Sequence[int], kept: int | None) -> list[int]:
-    """Return `extents` without those at `places`, or with `kept` instead of them."""
-    found = [kept if place in places else extent for place, extent in enumerate(extents)]
-    return [extent for extent in found if extent is not None]
+def without(extents: Sequence[int], dimensions: Sequence[int], kept: int | None) -> list[int]:
+    """Return `extents` without those at `dimensions`, or with `kept` in their place."""
+    rest = [kept if d in dimensions else extent for d, extent in enumerate(extents)]
+    return [extent for extent in rest if extent is not None]
 
 
 def _place(
@@ -173,36 +173,34 @@ def _place(
     *,
     keepdims: bool,
 ) -> Tensor:
-    """Return the first place where an element is what `find` makes of all, or is NaN if that is."""
-    places = axis_numbers(operator, data, axis)
-    require(bool(places), operator, data, need="there is no axis to search along")
-    terms = math.prod(data.shape[place] for place in places)
+    """Return the first index of an element that equals `find` of all, or is NaN if that is NaN."""
+    dimensions = axis_numbers(operator, data, axis)
+    require(bool(dimensions), operator, data, need="there is no axis to search along")
+    terms = math.prod(data.shape[d] for d in dimensions)
     if terms < _SHORT:
-        return _place_at_once(operator, data, places, name, keepdims=keepdims)
-    value = reduced(operator, data, axis, find, stage_name(name, "value"), keepdims=keepdims)
-    axes = _reduce_axes(data, places)
+        return _place_at_once(operator, data, dimensions, name, keepdims=keepdims)
+    value = reduce_over(operator, data, axis, find, stage_name(name, "value"), keepdims=keepdims)
+    axes = _reduce_axes(data, dimensions)
     dtype = "int32" if terms < _INT32_TERMS else "int64"
 
     def first(*i: Scalar) -> Reduction:
         element, number = _element(data, axes, i), const(0)
-        for place, reduce in axes.items():
-            number = (
-                number * data.shape[place] + reduce if place != places[0] else as_scalar(reduce)
-            )
+        for d, reduce in axes.items():
+            number = number * data.shape[d] + reduce if d != dimensions[0] else as_scalar(reduce)
         test = equal(element, value[tuple(i)])
         if data.dtype.is_float:
             test = any_of(test, not_equal(element, element))
         chosen = if_then_else(test, number.astype(dtype), const(terms - 1, dtype))
         return reduction.min(chosen, list(axes.values()))
 
-    found = compute(value.shape, first, stage_name(name, "first"))
-    return compute(value.shape, lambda *i: found[i].astype("int64"), name)
+    first_ = compute(value.shape, first, stage_name(name, "first"))
+    return compute(value.shape, lambda *i: first_[i].astype("int64"), name)
 
 
 def _place_at_once(
     operator: str, data: Tensor, places: Sequence[int], name: str, *, keepdims: bool
 ) -> Tensor:
-    """Return the same by one reduction of pairs."""
+    """Return the index of the extreme element by one reduction of pairs."""
     axes = _reduce_axes(data, places)
     shape = without(data.shape, places, 1 if keepdims else None)
     find = reduction.argmax if operator == "argmax" else reduction.argmin
@@ -214,22 +212,22 @@ def _place_at_once(
     return place
 
 
-def _reduce_axes(data: Tensor, places: Sequence[int]) -> dict[int, ReduceAxis]:
-    names = ["k"] if len(places) == 1 else [f"k{place}" for place in places]
-    pairs = zip(places, names, strict=True)
-    return {place: reduce_axis(data.shape[place], name) for place, name in pairs}
+def _reduce_axes(data: Tensor, dimensions: Sequence[int]) -> dict[int, ReduceAxis]:
+    names = ["k"] if len(dimensions) == 1 else [f"k{d}" for d in dimensions]
+    pairs = zip(dimensions, names, strict=True)
+    return {d: reduce_axis(data.shape[d], name) for d, name in pairs}
 
 
 def _element(data: Tensor, axes: dict[int, ReduceAxis], indices: Sequence[Scalar]) -> Scalar:
-    """Return the element of `data` at `indices` of the result, whether dimensions were kept."""
+    """Return the element of `data` at `indices` of the result, with or without `keepdims`."""
     rank, is_kept = len(data.shape), len(indices) == len(data.shape)
     rest = iter(indices)
-    found: list[Scalar] = []
-    for place in range(rank):
-        if place in axes:
-            found.append(axes[place])
+    position: list[Scalar] = []
+    for d in range(rank):
+        if d in axes:
+            position.append(axes[d])
             if is_kept:
                 next(rest)
         else:
-            found.append(next(rest))
-    return data[tuple(found)]
+            position.append(next(rest))
+    return data[tuple(position)]

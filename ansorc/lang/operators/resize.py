@@ -1,6 +1,6 @@
-"""Resizing of images: the nearest element, or a linear mixture of the neighbours.
+"""Resize images: take the nearest element, or interpolate linearly between neighbours.
 
-Places are fractions of integers, so no rounding of floats decides which element is read.
+Positions are fractions of integers, so no rounding of floats decides which element is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ansorc.ir.dtype import DType
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.shapes import each, refuse_unknown, require, require_rank
-from ansorc.lang.operators.wide import sum_type, widened
+from ansorc.lang.operators.wide import sum_type, widen
 from ansorc.lang.operators.window import Window
 from ansorc.lang.scalar import cast, maximum, minimum
 from ansorc.lang.scalar_type import Scalar
@@ -27,14 +27,14 @@ COORDINATES = {
     "align_corners": "the outermost elements of both images meet",
     "asymmetric": "element i lies at i times the scale",
 }
-"""How places of the result lie over the input."""
+"""The mappings from positions of the result to positions of the input."""
 
 ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
-"""Which neighbour is the nearest."""
+"""The rules that choose the nearest neighbour."""
 
 
 class ResizeOptions(TypedDict, total=False):
-    """How an image is resized."""
+    """Options of resizing."""
 
     coordinates: str
     """One of COORDINATES; default "half_pixel"."""
@@ -44,7 +44,7 @@ class ResizeOptions(TypedDict, total=False):
 
 
 class NearestOptions(ResizeOptions, total=False):
-    """How an image is resized to nearest elements."""
+    """Options of resizing to nearest elements."""
 
     rounding: str
     """One of ROUNDINGS; default "round_prefer_floor"."""
@@ -64,42 +64,42 @@ def resize2d_nearest(
     window, lines = _lines("resize2d_nearest", data, size, options, "rounding")
 
     def body(*indices: Scalar) -> Scalar:
-        n, spatial, c = window.unpacked(indices)
+        n, spatial, c = window.unpack(indices)
         pairs = zip(lines, spatial, strict=True)
-        return data[window.packed(n, [line.nearest(i, rounding) for line, i in pairs], c)]
+        return data[window.pack(n, [line.nearest(i, rounding) for line, i in pairs], c)]
 
-    return _resized(window, data, lines, body, options.get("name", AutoName("resize")))
+    return _resize(window, data, lines, body, options.get("name", AutoName("resize")))
 
 
 def resize2d_bilinear(
     data: Tensor, size: int | Sequence[int], **options: Unpack[ResizeOptions]
 ) -> Tensor:
-    """Return data [n, h, w, c] (or "NCHW") with the spatial extents `size`, linearly mixed.
+    """Return data [n, h, w, c] (or "NCHW") with the spatial extents `size`, interpolated linearly.
 
-    Beyond the outermost elements these are repeated. Raise LanguageError on another rank,
+    Beyond the edge the outermost elements are repeated. Raise LanguageError on another rank,
     coordinates or layout, and on integers.
     """
     require(data.dtype.is_float, "resize2d_bilinear", data, need="it needs floats; cast it first")
     window, lines = _lines("resize2d_bilinear", data, size, options)
 
     def body(*indices: Scalar) -> Scalar:
-        n, spatial, c = window.unpacked(indices)
+        n, spatial, c = window.unpack(indices)
         ends = [line.neighbours(i) for line, i in zip(lines, spatial, strict=True)]
         kind = sum_type(data.dtype)
         shares = [line.share(i, kind) for line, i in zip(lines, spatial, strict=True)]
         rows: list[Scalar] = []
         for row in ends[0]:
-            places = (window.packed(n, (row, column), c) for column in ends[1])
-            left, right = (widened(data[place]) for place in places)
+            row_indices = (window.pack(n, (row, column), c) for column in ends[1])
+            left, right = (widen(data[indices_]) for indices_ in row_indices)
             rows.append(left + (right - left) * shares[1])
         return (rows[0] + (rows[1] - rows[0]) * shares[0]).astype(data.dtype)
 
-    return _resized(window, data, lines, body, options.get("name", AutoName("resize")))
+    return _resize(window, data, lines, body, options.get("name", AutoName("resize")))
 
 
 @dataclass(frozen=True)
 class _Line:
-    """One dimension: element i of the result lies at (i * factor + offset) / divisor."""
+    """One dimension: element i of the result is at (i * factor + offset) / divisor of the input."""
 
     inputs: int
     outputs: int
@@ -119,33 +119,33 @@ class _Line:
                 return _Line(inputs, outputs, inputs, 0, outputs)
 
     def nearest(self, index: Scalar, rounding: str) -> Scalar:
-        """Return the element of the input that is nearest."""
-        place, twice = self._place(index), 2 * self.divisor
+        """Return the index of the nearest element of the input."""
+        position, twice = self._place(index), 2 * self.divisor
         match rounding:
             case "floor":
-                found = place // self.divisor
+                nearest = position // self.divisor
             case "ceil":
-                found = (place + (self.divisor - 1)) // self.divisor
+                nearest = (position + (self.divisor - 1)) // self.divisor
             case "round_prefer_ceil":
-                found = (place * 2 + self.divisor) // twice
+                nearest = (position * 2 + self.divisor) // twice
             case _:
-                found = (place * 2 + (self.divisor - 1)) // twice
-        return self._inside(found)
+                nearest = (position * 2 + (self.divisor - 1)) // twice
+        return self._inside(nearest)
 
     def neighbours(self, index: Scalar) -> tuple[Scalar, Scalar]:
-        """Return the elements before and behind the place."""
+        """Return the indices of the elements before and after the position."""
         first = self._place(index) // self.divisor
         return self._inside(first), self._inside(first + 1)
 
     def share(self, index: Scalar, dtype: DType) -> Scalar:
-        """Return how far the place lies behind the first of its neighbours, 0 … 1."""
+        """Return the distance of the position from the first of its neighbours, 0 … 1."""
         return cast(self._place(index) % self.divisor, dtype) * (1.0 / self.divisor)
 
     def _place(self, index: Scalar) -> Scalar:
         return index * self.factor + self.offset
 
-    def _inside(self, place: Scalar) -> Scalar:
-        return minimum(maximum(place, 0), self.inputs - 1)
+    def _inside(self, position: Scalar) -> Scalar:
+        return minimum(maximum(position, 0), self.inputs - 1)
 
 
 def _lines(
@@ -160,12 +160,12 @@ def _lines(
     require_rank(operator, 4, data)
     extents = each(operator, "size", size, 2)
     require(min(extents) >= 1, operator, data, need=f"the size {extents} is empty")
-    _, spatial, _ = window.unpacked(data.shape)
+    _, spatial, _ = window.unpack(data.shape)
     pairs = zip(spatial, extents, strict=True)
     return window, [_Line.of(inputs, outputs, coordinates) for inputs, outputs in pairs]
 
 
-def _resized(window: Window, data: Tensor, lines: Sequence[_Line], body: Body, name: str) -> Tensor:
-    batch, _, channels = window.unpacked(data.shape)
-    shape = window.packed(batch, [line.outputs for line in lines], channels)
+def _resize(window: Window, data: Tensor, lines: Sequence[_Line], body: Body, name: str) -> Tensor:
+    batch, _, channels = window.unpack(data.shape)
+    shape = window.pack(batch, [line.outputs for line in lines], channels)
     return compute(shape, body, name, axes=window.axes)

@@ -32,17 +32,17 @@ def axis_number(operator: str, tensor: Tensor, axis: int) -> int:
 
 
 def axis_numbers(operator: str, tensor: Tensor, axis: int | Sequence[int] | None) -> list[int]:
-    """Return some axes counted from the front, in order; all for None.
+    """Return the axes counted from the front, in order; all axes for None.
 
-    Raise LanguageError where there is no such axis, or one is named twice.
+    Raise LanguageError on an unknown axis, and if one is named twice.
     """
     if axis is None:
         return list(range(len(tensor.shape)))
     given = (axis,) if isinstance(axis, int) else tuple(axis)
-    found = sorted(axis_number(operator, tensor, one) for one in given)
-    is_once = len(set(found)) == len(found)
+    numbers = sorted(axis_number(operator, tensor, number) for number in given)
+    is_once = len(set(numbers)) == len(numbers)
     require(is_once, operator, tensor, need=f"an axis is named twice in {given}")
-    return found
+    return numbers
 
 
 def broadcast_shape(operator: str, *tensors: Tensor) -> tuple[int, ...]:
@@ -54,21 +54,21 @@ def broadcast_shape(operator: str, *tensors: Tensor) -> tuple[int, ...]:
 
 
 def broadcast_extents(*shapes: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the shape that NumPy broadcasts `shapes` to, None if there is none."""
+    """Return the shape to which NumPy broadcasts `shapes`, or None."""
     rank = max(len(shape) for shape in shapes)
     columns = zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True)
-    found: list[int] = []
+    result: list[int] = []
     for column in columns:
-        found.append(max(column))
-        if not set(column) <= {1, found[-1]}:
+        result.append(max(column))
+        if not set(column) <= {1, result[-1]}:
             return None
-    return tuple(found)
+    return tuple(result)
 
 
 def broadcast_indices(shape: Sequence[int], indices: Sequence[ScalarLike]) -> tuple[Scalar, ...]:
-    """Return the indices into `shape` that NumPy's broadcasting takes for those of a result."""
-    own = indices[len(indices) - len(shape) :]
-    pairs = zip(shape, own, strict=True)
+    """Return the indices into `shape` that broadcasting reads for `indices` of a result."""
+    inner = indices[len(indices) - len(shape) :]
+    pairs = zip(shape, inner, strict=True)
     return tuple(const(0, "int64") if extent == 1 else as_scalar(i) for extent, i in pairs)
 
 
@@ -88,6 +88,6 @@ def each(operator: str, name: str, value: int | Sequence[int], rank: int) -> tup
     return values
 
 
-def scaled(index: Scalar, factor: int) -> Scalar:
-    """Return `index * factor`, plainly `index` for 1."""
+def scale_index(index: Scalar, factor: int) -> Scalar:
+    """Return `index * factor`, or `index` itself if the factor is 1."""
     return index if factor == 1 else index * factor

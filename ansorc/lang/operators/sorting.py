@@ -1,4 +1,4 @@
-"""Operators that put elements in order, by the one order of `ansorc/lang/total_order.py`.
+"""Operators that sort elements, by the order of `ansorc/lang/total_order.py`.
 
 A few elements are ranked, many are sorted in blocks whose runs are merged; a few of many are looked
 for in those blocks whose first elements are among the first.
@@ -19,7 +19,7 @@ from ansorc.lang.operators.merging import (
     first_of_runs,
     last,
     merged_runs,
-    ranked,
+    rank_elements,
     sorted_blocks,
 )
 from ansorc.lang.operators.shapes import axis_number, require
@@ -31,20 +31,20 @@ from ansorc.lang.total_order import comes_before
 
 _SORT, _ARGSORT, _TOP_K = AutoName("sort"), AutoName("argsort"), AutoName("top_k")
 _CHUNK = 16
-"""Elements that a merge writes together: where they begin is searched for, then each counts all."""
+"""Elements that a merge writes together: it searches for their start, then counts for each."""
 _LEAST_BLOCK, _BLOCK_STEP = 33, 8
-"""A block to sort has as many elements at least, at most twice as many, a multiple of the step."""
+"""A block to sort has _LEAST_BLOCK to twice as many elements, a multiple of the step."""
 _BLOCKS = (8, 16, 32, 64)
-"""Elements of a block of which the first is looked at, where a few of many are looked for."""
+"""The sizes of blocks of which only the first element is compared, to find a few of many."""
 _COMPARED, _CHOSEN, _MERGED, _SEEN, _MOVED = 0.25, 0.15, 12.0, 0.3, 2.0
-"""Nanoseconds (Zen 3, one core) to rank a pair, to find the place of a rank in an element, to merge
-an element once, to look at one, and to move one."""
+"""Nanoseconds (Zen 3, one core) to rank a pair, to find the position of a rank, to merge an element
+once, to look at one, and to move one."""
 
 T = TypeVar("T")
 
 
 class Apply(Protocol[T]):
-    """Applies a definition of `SORTING`, by name, to tensors of a kind: of the DSL, of a graph."""
+    """Applies a definition of `SORTING`, by name, to tensors of the DSL or of a graph."""
 
     def __call__(self, name: str, inputs: Sequence[T], **attributes: object) -> Sequence[T]:
         """Return the outputs."""
@@ -56,46 +56,46 @@ class Apply(Protocol[T]):
 
 
 def sort(data: Tensor, axis: int = -1, name: str = _SORT, *, descending: bool = False) -> Tensor:
-    """Return `data` sorted along `axis`, ascending with NaN last, or the other way round.
+    """Return `data` sorted along `axis`: ascending with NaN last, or descending with NaN first.
 
-    Equal elements keep their order. Raise LanguageError where there is no such axis.
+    Equal elements keep their order. Raise LanguageError on an unknown axis.
     """
-    place = axis_number("sort", data, axis)
-    return _named(_first_of(data, data.shape[place], place, largest=descending)[0], name)
+    dimension = axis_number("sort", data, axis)
+    return _rename(_first_of(data, data.shape[dimension], dimension, largest=descending)[0], name)
 
 
 def argsort(
     data: Tensor, axis: int = -1, name: str = _ARGSORT, *, descending: bool = False
 ) -> Tensor:
-    """Return where the elements of `sort(data)` stand in `data` along `axis`, as int64.
+    """Return the indices into `data` of the elements of `sort(data)` along `axis`, as int64.
 
-    Of equal elements the first comes first, descending too.
+    Equal elements keep their order, descending too.
     """
-    place = axis_number("argsort", data, axis)
-    return _named(_first_of(data, data.shape[place], place, largest=descending)[1], name)
+    dimension = axis_number("argsort", data, axis)
+    return _rename(_first_of(data, data.shape[dimension], dimension, largest=descending)[1], name)
 
 
 def top_k(
     data: Tensor, k: int, axis: int = -1, name: str = _TOP_K, *, largest: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Return the `k` largest elements along `axis`, the largest first, and their places (int64).
+    """Return the `k` largest elements along `axis`, the largest first, and their indices (int64).
 
-    NaN is the largest of all numbers. With `largest=False` the smallest ones come first. Of equal
-    ones the first comes first. Raise LanguageError where `k` is more than there are.
+    NaN is the largest of all numbers. With `largest=False`, return the smallest elements. Equal
+    elements keep their order. Raise LanguageError if `k` exceeds the extent.
     """
-    place = axis_number("top_k", data, axis)
-    extent = data.shape[place]
+    dimension = axis_number("top_k", data, axis)
+    extent = data.shape[dimension]
     require(1 <= k <= extent, "top_k", data, need=f"k is {k}, but axis {axis} has {extent}")
-    values, places = _first_of(data, k, place, largest=largest)
-    return _named(values, name), _named(places, stage_name(name, "places"))
+    values, places = _first_of(data, k, dimension, largest=largest)
+    return _rename(values, name), _rename(places, stage_name(name, "places"))
 
 
-def _named(tensor: Tensor, name: str) -> Tensor:
+def _rename(tensor: Tensor, name: str) -> Tensor:
     return compute(tensor.shape, lambda *i: tensor[i], name)
 
 
 def _first_of(data: Tensor, k: int, axis: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """The first `k` elements in order along `axis`, and their places."""
+    """Return the first `k` elements in sorted order along `axis`, and their indices."""
     extent = data.shape[axis]
     if not data.dtype.is_bool:
         return first_in_order(_Stages(), data, extent, k, axis=axis, largest=largest)
@@ -107,35 +107,35 @@ def _first_of(data: Tensor, k: int, axis: int, *, largest: bool) -> tuple[Tensor
 def first_in_order(
     apply: Apply[T], data: T, extent: int, k: int, *, axis: int, largest: bool
 ) -> tuple[T, T]:
-    """Return the first `k` of `extent` numbers in order along `axis`, and their places (int64).
+    """Return the first `k` of `extent` numbers in order along `axis`, and their indices (int64).
 
-    Descending if `largest`. It is made of a few definitions, which `apply` applies.
+    The order is descending if `largest`. `apply` applies the definitions that do the work.
     """
     way = _way(extent, k)
     order = {"axis": axis, "largest": largest}
     if way.block == 0:
         return _pair(apply("ranked_places", [data], k=k, **order))
     if not way.is_selected:
-        return _merged(apply, data, way.block, way.count, k, axis=axis, largest=largest)
+        return _merge(apply, data, way.block, way.count, k, axis=axis, largest=largest)
     (best,) = apply("first_of_blocks", [data], block=way.block, **order)
     _, which = first_in_order(apply, best, way.count, k, axis=axis, largest=largest)
     blocks, _ = first_in_order(apply, which, k, k, axis=axis, largest=False)
     (near,) = apply("elements_of_blocks", [data, blocks], block=way.block, **order)
     values, places = first_in_order(apply, near, k * way.block, k, axis=axis, largest=largest)
-    (found,) = apply("places_of_blocks", [blocks, places], axis=axis, block=way.block)
-    return values, found
+    (positions,) = apply("places_of_blocks", [blocks, places], axis=axis, block=way.block)
+    return values, positions
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How the first of some elements are found, and the time it takes (ns); block 0: by ranks."""
+    """A way to find the first elements, and its time (ns). Block size 0: rank all elements."""
 
     time: float
     block: int = 0
     count: int = 0
-    """Blocks."""
+    """The number of blocks."""
     is_selected: bool = False
-    """Whether only some of the blocks are looked into."""
+    """Whether only some of the blocks are searched."""
 
 
 @lru_cache(maxsize=1024)
@@ -164,29 +164,29 @@ def is_merged(extent: int, k: int) -> bool:
     return way.block > 0
 
 
-def _merged(
+def _merge(
     apply: Apply[T], data: T, block: int, blocks: int, k: int, *, axis: int, largest: bool
 ) -> tuple[T, T]:
-    """The first `k` of all elements, sorted in blocks and merged in passes."""
+    """Return the first `k` of all elements, sorted in blocks and merged in passes."""
     order = {"axis": axis, "largest": largest, "chunk": _CHUNK}
-    found = apply("sorted_blocks", [data], block=block, blocks=blocks, **order)
+    runs = apply("sorted_blocks", [data], block=block, blocks=blocks, **order)
     length = block
     while length < block * blocks:
-        found = apply("merged_runs", [*found, apply.lengths(length)], **order)
+        runs = apply("merged_runs", [*runs, apply.lengths(length)], **order)
         length *= 2
-    return _pair(apply("first_of_runs", found, axis=axis, k=k))
+    return _pair(apply("first_of_runs", runs, axis=axis, k=k))
 
 
-def _pair(found: Sequence[T]) -> tuple[T, T]:
-    values, places = found
+def _pair(pair: Sequence[T]) -> tuple[T, T]:
+    values, places = pair
     return values, places
 
 
 def ranked_places(data: Tensor, axis: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """Return the first `k` elements along `axis` by their ranks, and their places (int64)."""
+    """Return the first `k` elements along `axis` by their ranks, and their indices (int64)."""
     name = AutoName("ranked")
-    values, found = ranked(data, axis, k, largest=largest, name=name)
-    return values, compute(values.shape, lambda *i: cast(found[i], INT64), stage_name(name, "i"))
+    values, places = rank_elements(data, axis, k, largest=largest, name=name)
+    return values, compute(values.shape, lambda *i: cast(places[i], INT64), stage_name(name, "i"))
 
 
 def first_of_blocks(data: Tensor, axis: int, block: int, *, largest: bool) -> Tensor:
@@ -196,8 +196,8 @@ def first_of_blocks(data: Tensor, axis: int, block: int, *, largest: bool) -> Te
 
     def element(*i: Scalar) -> Scalar:
         number = i[axis] * block + k
-        found = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
-        return if_then_else(number < extent, found, behind) if extent % block else found
+        element_ = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
+        return if_then_else(number < extent, element_, behind) if extent % block else element_
 
     def body(*i: Scalar) -> Reduction | TupleReduction:
         if largest:  # in the order of descending numbers NaN comes first, as in a maximum
@@ -218,17 +218,17 @@ def _first(a: tuple[Scalar, ...], b: tuple[Scalar, ...]) -> tuple[Scalar]:
 def elements_of_blocks(
     data: Tensor, blocks: Tensor, axis: int, block: int, *, largest: bool
 ) -> Tensor:
-    """Return the elements of some blocks of `block` along `axis`, by the numbers of these blocks.
+    """Return the elements of the given blocks of `block` elements along `axis`.
 
-    What is missing at the end of `data` is filled up with what comes last.
+    The last block is filled up with the value that sorts last.
     """
     extent, behind = data.shape[axis], last(data, largest=largest)
 
     def body(*i: Scalar) -> Scalar:
         which = blocks[(*i[:axis], i[axis] // block, *i[axis + 1 :])]
         number = maximum(which, 0) * block + i[axis] % block
-        found = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
-        return if_then_else(number < extent, found, behind)
+        element = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 1 :])]
+        return if_then_else(number < extent, element, behind)
 
     count = blocks.shape[axis] * block
     shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
@@ -236,27 +236,30 @@ def elements_of_blocks(
 
 
 def places_of_blocks(blocks: Tensor, places: Tensor, axis: int, block: int) -> Tensor:
-    """Return where elements of some blocks, at `places` among these, are among all (int64)."""
+    """Return the indices (int64) in the whole row of elements at `places` of given blocks."""
     count = blocks.shape[axis] * block
 
     def body(*i: Scalar) -> Scalar:
-        own = minimum(maximum(places[i], 0), count - 1)
-        return blocks[(*i[:axis], own // block, *i[axis + 1 :])] * block + own % block
+        block_number = minimum(maximum(places[i], 0), count - 1)
+        return (
+            blocks[(*i[:axis], block_number // block, *i[axis + 1 :])] * block
+            + block_number % block
+        )
 
     return compute(places.shape, body, AutoName("places_of_blocks"))
 
 
 def numbers_of_bools(data: Tensor) -> Tensor:
     """Return bools as 0 and 1 (uint8)."""
-    return _converted(data, UINT8, "numbers")
+    return _convert(data, UINT8, "numbers")
 
 
 def bools_of_numbers(data: Tensor) -> Tensor:
-    """Return which numbers are not 0."""
-    return _converted(data, BOOL, "bools")
+    """Return numbers as bools: whether each is not 0."""
+    return _convert(data, BOOL, "bools")
 
 
-def _converted(data: Tensor, dtype: DType, name: str) -> Tensor:
+def _convert(data: Tensor, dtype: DType, name: str) -> Tensor:
     return compute(data.shape, lambda *i: cast(data[i], dtype), AutoName(name))
 
 
@@ -271,7 +274,7 @@ SORTING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "ranked_places": ranked_places,
     "sorted_blocks": sorted_blocks,
 }
-"""What sorting is made of, by name."""
+"""The definitions that sorting uses, by name."""
 
 
 class _Stages:
@@ -281,8 +284,8 @@ class _Stages:
         self, name: str, inputs: Sequence[Tensor], **attributes: object
     ) -> Sequence[Tensor]:
         """Return the outputs of the definition `name`."""
-        found = SORTING[name](*inputs, **attributes)
-        return (found,) if isinstance(found, Tensor) else found
+        outputs = SORTING[name](*inputs, **attributes)
+        return (outputs,) if isinstance(outputs, Tensor) else outputs
 
     def lengths(self, value: int) -> Tensor:
         """Return `value` and its double as a tensor of int32."""

@@ -1,4 +1,4 @@
-"""Transposed convolutions, by phases: no product with the zeros between the input's elements.
+"""Transposed convolutions, computed by phases, without products with zeros.
 
 A transposed convolution of stride s is an ordinary one of the input with s - 1 zeros after each
 element. Output number o reads elements h and taps k of the kernel with o + padding = h * s + k.
@@ -28,14 +28,14 @@ from ansorc.lang.tensor import Tensor
 
 
 class TransposedOptions(WindowOptions, total=False):
-    """How a transposed convolution moves."""
+    """Options of a transposed convolution."""
 
     output_padding: int | Sequence[int]
-    """Elements more at the end of each spatial dimension of the result."""
+    """Additional elements at the end of each spatial dimension of the result."""
     groups: int
-    """Input and output channels fall into so many groups that do not see each other."""
+    """The number of groups of channels; channels of different groups are not connected."""
     sum_dtype: DTypeLike | None
-    """What factors are cast to and summed in, as in a convolution."""
+    """The dtype to which factors are cast and in which they are summed, as in a convolution."""
 
 
 def conv1d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
@@ -43,7 +43,7 @@ def conv1d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedO
 
     As `conv2d_transpose`, over one dimension.
     """
-    return _transposed("conv1d_transpose", 1, data, weight, options)
+    return _transpose("conv1d_transpose", 1, data, weight, options)
 
 
 def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
@@ -51,10 +51,10 @@ def conv2d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedO
 
     data [n, h, w, ci], weight [kh, kw, ci, co / groups]; with layout "NCHW" data [n, ci, h, w] and
     weight [ci, co / groups, kh, kw]. The stages are `<name>.pad` (if elements beyond the input are
-    read), `<name>.phases` and their interleaving; with a stride of 1 the last two are one. Raise
-    LanguageError on other shapes and on dilation.
+    read), `<name>.phases`, and the result, which interleaves them. With a stride of 1 the last two
+    are one. Raise LanguageError on other shapes and on dilation.
     """
-    return _transposed("conv2d_transpose", 2, data, weight, options)
+    return _transpose("conv2d_transpose", 2, data, weight, options)
 
 
 def conv3d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedOptions]) -> Tensor:
@@ -62,7 +62,7 @@ def conv3d_transpose(data: Tensor, weight: Tensor, **options: Unpack[TransposedO
 
     As `conv2d_transpose`, over three dimensions.
     """
-    return _transposed("conv3d_transpose", 3, data, weight, options)
+    return _transpose("conv3d_transpose", 3, data, weight, options)
 
 
 @dataclass(frozen=True)
@@ -77,35 +77,35 @@ class _Phases:
 
     @property
     def taps(self) -> int:
-        """Taps of the kernel that one phase uses, at most."""
+        """The most taps of the kernel that one phase uses."""
         return -(-self.kernel // self.stride)
 
     @property
     def blocks(self) -> int:
-        """Outputs of one phase."""
+        """The number of outputs of one phase."""
         return -(-self.outputs // self.stride)
 
     @property
     def before(self) -> int:
-        """Elements read before the first one of the input."""
+        """The number of elements read before the first one of the input."""
         return max(0, self.taps - 1 - self.margin // self.stride)
 
     @property
     def after(self) -> int:
-        """Elements read behind the last one of the input."""
+        """The number of elements read after the last one of the input."""
         last = self.blocks - 1 + (self.stride - 1 + self.margin) // self.stride
         return max(0, last + 1 - self.inputs)
 
     def row(self, block: Scalar, phase: Scalar, tap: Scalar) -> Scalar:
-        """Return which element of the padded input a tap meets."""
+        """Return the index of the element of the padded input that a tap multiplies."""
         s, whole, rest = self.stride, self.margin // self.stride, self.margin % self.stride
-        place = block - tap + (whole + self.before)
+        position = block - tap + (whole + self.before)
         if rest == 0:
-            return place
-        return place + (phase if s == 2 else (phase + rest) // s)
+            return position
+        return position + (phase if s == 2 else (phase + rest) // s)
 
     def element(self, phase: Scalar, tap: Scalar) -> Scalar:
-        """Return the number of a tap in the kernel; `has_gaps` says if all are inside."""
+        """Return the index of a tap in the kernel; it may be outside if `has_gaps`."""
         s, rest = self.stride, self.margin % self.stride
         if s == 1:
             return tap
@@ -129,18 +129,18 @@ class _Layer:
     groups: int
 
     def axes(self) -> tuple[str, ...]:
-        """The names of the axes of the phases: n, h, ph, w, pw, c without those of stride 1."""
+        """Return the names of the axes of the phases: n, h, ph, w, pw, c; none for stride 1."""
         spatial = list[str]()
         for letter, phases in zip(self.window.spatial, self.dimensions, strict=True):
             spatial += [letter, f"p{letter}"] if phases.stride > 1 else [letter]
-        return self.window.packed("n", spatial, "c")
+        return self.window.pack("n", spatial, "c")
 
     def shape(self) -> tuple[int, ...]:
-        """The extents of the phases."""
+        """Return the extents of the phases."""
         spatial = list[int]()
         for d in self.dimensions:
             spatial += [d.blocks, d.stride] if d.stride > 1 else [d.blocks]
-        return self.window.packed(self.batch, spatial, self.channels[1])
+        return self.window.pack(self.batch, spatial, self.channels[1])
 
     def blocks_and_phases(self, spatial: Sequence[Scalar]) -> list[tuple[Scalar, Scalar]]:
         """Return the block and the phase of each dimension, from indices of the phases."""
@@ -150,7 +150,7 @@ class _Layer:
             for phases in self.dimensions
         ]
 
-    def interleaved(self, spatial: Sequence[Scalar]) -> list[Scalar]:
+    def interleave(self, spatial: Sequence[Scalar]) -> list[Scalar]:
         """Return the indices of the phases for an element of the result."""
         indices = list[Scalar]()
         for index, phases in zip(spatial, self.dimensions, strict=True):
@@ -159,14 +159,14 @@ class _Layer:
         return indices
 
 
-def _transposed(
+def _transpose(
     operator: str, rank: int, data: Tensor, weight: Tensor, options: TransposedOptions
 ) -> Tensor:
     window = Window.of(operator, rank, options, "output_padding", "groups", "sum_dtype")
     extra = each(operator, "output_padding", options.get("output_padding", 0), rank)
     layer = _layer(window, data, weight, extra, options.get("groups", 1))
     name = options.get("name", AutoName(operator))
-    padded = _padded(layer, data, stage_name(name, "pad"))
+    padded = _pad(layer, data, stage_name(name, "pad"))
     is_plain = all(phases.stride == 1 for phases in layer.dimensions)
     sums = SumTypes.of(data.dtype, options.get("sum_dtype"))
     body = _phases(layer, padded, weight, options.get("sum_dtype"))
@@ -174,13 +174,13 @@ def _transposed(
         return sums.total(layer.shape(), body, name, layer.axes())
     phases = compute(layer.shape(), body, stage_name(name, "phases"), axes=layer.axes())
 
-    def interleaved(*indices: Scalar) -> Scalar:
-        n, spatial, c = window.unpacked(indices)
-        return phases[window.packed(n, layer.interleaved(spatial), c)].astype(sums.result)
+    def interleave(*indices: Scalar) -> Scalar:
+        n, spatial, c = window.unpack(indices)
+        return phases[window.pack(n, layer.interleave(spatial), c)].astype(sums.result)
 
     outputs = [dimension.outputs for dimension in layer.dimensions]
-    shape = window.packed(layer.batch, outputs, layer.channels[1])
-    return compute(shape, interleaved, name, axes=window.axes)
+    shape = window.pack(layer.batch, outputs, layer.channels[1])
+    return compute(shape, interleave, name, axes=window.axes)
 
 
 def _layer(
@@ -190,7 +190,7 @@ def _layer(
     if set(window.dilation) != {1}:
         raise LanguageError(f"{operator} takes no dilation")
     require_rank(operator, rank + 2, data, weight)
-    batch, inputs, channels = window.unpacked(data.shape)
+    batch, inputs, channels = window.unpack(data.shape)
     is_last = window.is_channels_last
     kernel = weight.shape[:-2] if is_last else weight.shape[2:]
     depth, co = weight.shape[-2:] if is_last else weight.shape[:2]
@@ -216,35 +216,37 @@ def _layer(
     return _Layer(window, dimensions, batch, (channels, co * groups), groups)
 
 
-def _padded(layer: _Layer, data: Tensor, name: str) -> Tensor:
+def _pad(layer: _Layer, data: Tensor, name: str) -> Tensor:
     before = [phases.before for phases in layer.dimensions]
     after = [phases.after for phases in layer.dimensions]
     if not any((*before, *after)):
         return data
     window = layer.window
-    first, last = window.packed(0, before, 0), window.packed(0, after, 0)
+    first, last = window.pack(0, before, 0), window.pack(0, after, 0)
     return pad(data, first, last, 0.0, name, window.axes)
 
 
 def _phases(
     layer: _Layer, padded: Tensor, weight: Tensor, sum_dtype: DTypeLike | None
 ) -> Callable[..., Reduction]:
-    """Return the sum that an element of the phases is."""
+    """Return the function that computes an element of the phases, a sum."""
     window, dimensions = layer.window, layer.dimensions
     taps = [reduce_axis(p.taps, f"r{x}") for p, x in zip(dimensions, window.spatial, strict=True)]
     groups, (ci, co) = layer.groups, layer.channels
     rc = reduce_axis(ci // groups, "rc")
 
     def body(*indices: Scalar) -> Reduction:
-        n, spatial, c = window.unpacked(indices)
+        n, spatial, c = window.unpack(indices)
         places = list(zip(dimensions, layer.blocks_and_phases(spatial), taps, strict=True))
         rows = [d.row(block, phase, tap) for d, (block, phase), tap in places]
         kernel = [d.element(phase, tap) for d, (_, phase), tap in places]
-        first, own = (rc, c)
+        first, channel = (rc, c)
         if groups > 1:
-            first, own = c // (co // groups) * (ci // groups) + rc, c % (co // groups)
-        factor = weight[(*kernel, first, own) if window.is_channels_last else (first, own, *kernel)]
-        term = product(padded[window.packed(n, rows, first)], factor, sum_dtype)
+            first, channel = c // (co // groups) * (ci // groups) + rc, c % (co // groups)
+        factor = weight[
+            (*kernel, first, channel) if window.is_channels_last else (first, channel, *kernel)
+        ]
+        term = product(padded[window.pack(n, rows, first)], factor, sum_dtype)
         gaps = [k < d.kernel for d, k in zip(dimensions, kernel, strict=True) if d.has_gaps]
         if gaps:
             term = if_then_else(all_of(*gaps), term, const(0, term.dtype))

@@ -10,7 +10,7 @@ from ansorc.errors import LanguageError
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.elementwise import element_at
-from ansorc.lang.operators.shapes import axis_number, axis_numbers, require, scaled
+from ansorc.lang.operators.shapes import axis_number, axis_numbers, require, scale_index
 from ansorc.lang.scalar import const, if_then_else
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor, extents_of
@@ -20,26 +20,26 @@ _CONCAT, _STACK, _SLICE = AutoName("concat"), AutoName("stack"), AutoName("slice
 _FLIP, _TILE, _BROADCAST_TO = AutoName("flip"), AutoName("tile"), AutoName("broadcast_to")
 _SQUEEZE, _EXPAND_DIMS = AutoName("squeeze"), AutoName("expand_dims")
 _LONGEST_CHAIN = 16
-"""Parts that are asked for one after another."""
+"""The most parts that are tested one after another."""
 
 
 def transpose(data: Tensor, order: Sequence[int], name: str = _TRANSPOSE) -> Tensor:
     """Return `data` with its dimension order[d] as dimension d; raise LanguageError on others."""
     is_order = sorted(order) == list(range(len(data.shape)))
     require(is_order, "transpose", data, need=f"{tuple(order)} must list each dimension once")
-    back = [list(order).index(place) for place in range(len(order))]
-    shape = [data.shape[place] for place in order]
-    return compute(shape, lambda *i: data[tuple(i[place] for place in back)], name)
+    back = [list(order).index(d) for d in range(len(order))]
+    shape = [data.shape[d] for d in order]
+    return compute(shape, lambda *i: data[tuple(i[d] for d in back)], name)
 
 
 def reshape(data: Tensor, shape: int | Sequence[int], name: str = _RESHAPE) -> Tensor:
     """Return the elements of `data`, in row-major order, as a tensor of `shape`.
 
-    One extent may be -1: what is left. Dimensions that are only split are read by multiplication,
-    joined ones by division. Raise LanguageError on another number of elements.
+    One extent may be -1, for the rest. Indices of split dimensions are multiplied, those of joined
+    dimensions are divided. Raise LanguageError on another number of elements.
     """
-    extents = _completed(data, (shape,) if isinstance(shape, int) else tuple(shape))
-    return compute(extents, lambda *i: data[_reshaped(data.shape, extents, i)], name)
+    extents = _fill_extent(data, (shape,) if isinstance(shape, int) else tuple(shape))
+    return compute(extents, lambda *i: data[_reshape_indices(data.shape, extents, i)], name)
 
 
 def flatten(data: Tensor, axis: int = 1, name: str = _FLATTEN) -> Tensor:
@@ -49,8 +49,10 @@ def flatten(data: Tensor, axis: int = 1, name: str = _FLATTEN) -> Tensor:
     """
     rank = len(data.shape)
     require(-rank <= axis <= rank, "flatten", data, need=f"there is no axis {axis}")
-    place = axis % rank if axis < 0 else axis
-    return reshape(data, (math.prod(data.shape[:place]), math.prod(data.shape[place:])), name)
+    dimension = axis % rank if axis < 0 else axis
+    return reshape(
+        data, (math.prod(data.shape[:dimension]), math.prod(data.shape[dimension:])), name
+    )
 
 
 def squeeze(data: Tensor, axis: int | Sequence[int] | None = None, name: str = _SQUEEZE) -> Tensor:
@@ -58,42 +60,44 @@ def squeeze(data: Tensor, axis: int | Sequence[int] | None = None, name: str = _
 
     Raise LanguageError where the extent of one is not 1.
     """
-    ones = [place for place, extent in enumerate(data.shape) if extent == 1]
-    places = ones if axis is None else axis_numbers("squeeze", data, axis)
-    require(set(places) <= set(ones), "squeeze", data, need=f"the extents of {places} must be 1")
-    return reshape(data, [e for place, e in enumerate(data.shape) if place not in places], name)
+    ones = [d for d, extent in enumerate(data.shape) if extent == 1]
+    dimensions = ones if axis is None else axis_numbers("squeeze", data, axis)
+    require(
+        set(dimensions) <= set(ones), "squeeze", data, need=f"the extents of {dimensions} must be 1"
+    )
+    return reshape(data, [e for d, e in enumerate(data.shape) if d not in dimensions], name)
 
 
 def expand_dims(data: Tensor, axis: int | Sequence[int], name: str = _EXPAND_DIMS) -> Tensor:
-    """Return `data` with dimensions of extent 1, so that they are `axis` of the result's shape.
+    """Return `data` with new dimensions of extent 1 that are the dimensions `axis` of the result.
 
-    Raise LanguageError where `axis` names one twice, or one that the result has not.
+    Raise LanguageError if `axis` names one twice, or one that the result does not have.
     """
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     rank = len(data.shape) + len(given)
-    places = {place % rank for place in given if -rank <= place < rank}
+    dimensions = {d % rank for d in given if -rank <= d < rank}
     need = f"{given} must be different dimensions of the result, which has {rank}"
-    require(len(places) == len(given), "expand_dims", data, need=need)
+    require(len(dimensions) == len(given), "expand_dims", data, need=need)
     rest = iter(data.shape)
-    return reshape(data, [1 if place in places else next(rest) for place in range(rank)], name)
+    return reshape(data, [1 if d in dimensions else next(rest) for d in range(rank)], name)
 
 
 def broadcast_to(data: Tensor, shape: Sequence[int], name: str = _BROADCAST_TO) -> Tensor:
-    """Return `data` repeated along its dimensions of extent 1, and new ones in front, to `shape`.
+    """Return `data` repeated along dimensions of extent 1, and along new leading ones, to `shape`.
 
-    Raise LanguageError where NumPy would not broadcast it so.
+    Raise LanguageError if NumPy would not broadcast it.
     """
     extents = extents_of(shape, name)
-    own = extents[len(extents) - len(data.shape) :] if len(extents) >= len(data.shape) else ()
-    fits = len(own) == len(data.shape) and all(
-        mine in (1, wanted) for mine, wanted in zip(data.shape, own, strict=True)
+    inner = extents[len(extents) - len(data.shape) :] if len(extents) >= len(data.shape) else ()
+    fits = len(inner) == len(data.shape) and all(
+        mine in (1, wanted) for mine, wanted in zip(data.shape, inner, strict=True)
     )
     require(fits, "broadcast_to", data, need=f"it cannot be broadcast to {list(extents)}")
     return compute(extents, lambda *i: element_at(data, i), name)
 
 
 def tile(data: Tensor, repeats: Sequence[int], name: str = _TILE) -> Tensor:
-    """Return `data` repeats[d] times one after another along each dimension d.
+    """Return `data` repeated repeats[d] times along each dimension d.
 
     Raise LanguageError unless there is one number of 1 or more for each dimension.
     """
@@ -129,10 +133,10 @@ def slice_(
     stride: Sequence[int] | None = None,
     name: str = _SLICE,
 ) -> Tensor:
-    """Return data[begin:end:stride] of each dimension, as NumPy does: negatives, None and all.
+    """Return data[begin:end:stride] in each dimension, as NumPy does, with negative ends and None.
 
-    Exported as `ops.slice`. Raise LanguageError where nothing is left, a stride is 0, or there is
-    not one number for each dimension.
+    Exported as `ops.slice`. Raise LanguageError if nothing is left, a stride is 0, or there is not
+    one number for each dimension.
     """
     rank = len(data.shape)
     steps = (1,) * rank if stride is None else tuple(stride)
@@ -144,45 +148,44 @@ def slice_(
         for low, high, step, extent in zip(begin, end, steps, data.shape, strict=True)
     ]
     need = f"{list(begin)} to {list(end)} by {list(steps)} leaves nothing"
-    require(all(len(one) for one in ranges), "slice", data, need=need)
+    require(all(len(range_) for range_ in ranges), "slice", data, need=need)
 
     def body(*indices: Scalar) -> Scalar:
         pairs = zip(indices, ranges, strict=True)
-        return data[tuple(_shifted(scaled(i, one.step), one.start) for i, one in pairs)]
+        return data[tuple(_shift(scale_index(i, range_.step), range_.start) for i, range_ in pairs)]
 
-    return compute([len(one) for one in ranges], body, name)
+    return compute([len(range_) for range_ in ranges], body, name)
 
 
 def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Tensor:
-    """Return `tensors` one after another along `axis`.
+    """Return `tensors` joined along `axis`.
 
-    Along it the extents of their shapes are added. Raise LanguageError unless they agree in all
-    other dimensions and in their dtype.
+    Raise LanguageError unless they agree in all other dimensions and in their dtype.
     """
     if not tensors:
         raise LanguageError("concat needs one tensor or more")
     first = tensors[0]
-    place = axis_number("concat", first, axis)
-    rest = first.shape[:place] + first.shape[place + 1 :]
-    fits = all(t.shape[:place] + t.shape[place + 1 :] == rest for t in tensors)
+    dimension = axis_number("concat", first, axis)
+    rest = first.shape[:dimension] + first.shape[dimension + 1 :]
+    fits = all(t.shape[:dimension] + t.shape[dimension + 1 :] == rest for t in tensors)
     require(fits, "concat", *tensors, need=f"they may differ in axis {axis} alone")
-    ends = list(accumulate(t.shape[place] for t in tensors))
+    ends = list(accumulate(t.shape[dimension] for t in tensors))
 
     def body(*indices: Scalar) -> Scalar:
         def part(number: int) -> Scalar:
-            begin = ends[number] - tensors[number].shape[place]
-            here = _shifted(indices[place], -begin)
-            return tensors[number][(*indices[:place], here, *indices[place + 1 :])]
+            begin = ends[number] - tensors[number].shape[dimension]
+            here = _shift(indices[dimension], -begin)
+            return tensors[number][(*indices[:dimension], here, *indices[dimension + 1 :])]
 
-        return _chosen(part, 0, len(tensors), lambda number: indices[place] < ends[number])
+        return _choose(part, 0, len(tensors), lambda number: indices[dimension] < ends[number])
 
-    return compute((*first.shape[:place], ends[-1], *first.shape[place + 1 :]), body, name)
+    return compute((*first.shape[:dimension], ends[-1], *first.shape[dimension + 1 :]), body, name)
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = _STACK) -> Tensor:
-    """Return `tensors`, all of one shape, along a new dimension `axis` of the result.
+    """Return `tensors`, all of one shape, joined along a new dimension `axis` of the result.
 
-    Raise LanguageError for no tensors, other shapes, and where there is no such axis.
+    Raise LanguageError for no tensors, for different shapes, and on an unknown axis.
     """
     if not tensors:
         raise LanguageError("stack needs one tensor or more")
@@ -190,38 +193,38 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = _STACK) -> Tenso
     require(-rank <= axis < rank, "stack", tensors[0], need=f"there is no axis {axis}")
     is_alike = all(tensor.shape == shape for tensor in tensors)
     require(is_alike, "stack", *tensors, need="they must have one shape")
-    place = axis % rank
+    dimension = axis % rank
 
     def body(*indices: Scalar) -> Scalar:
-        inner = (*indices[:place], *indices[place + 1 :])
+        inner = (*indices[:dimension], *indices[dimension + 1 :])
 
         def part(number: int) -> Scalar:
             return as_scalar(tensors[number][inner])
 
-        return _chosen(part, 0, len(tensors), lambda number: indices[place] <= number)
+        return _choose(part, 0, len(tensors), lambda number: indices[dimension] <= number)
 
-    return compute((*shape[:place], len(tensors), *shape[place:]), body, name)
+    return compute((*shape[:dimension], len(tensors), *shape[dimension:]), body, name)
 
 
-def _chosen(
+def _choose(
     part: Callable[[int], Scalar], first: int, last: int, is_up_to: Callable[[int], Scalar]
 ) -> Scalar:
-    """Return the part, of `first` to `last`, where the index is: `is_up_to` says in which it is.
+    """Return the part from `first` to `last` that contains the index, by tests `is_up_to`.
 
-    Few parts are asked for one after another, which loops are split by; many are halved, so that
-    what is made is not as deep as they are many.
+    Few parts are tested one after another, since loops can be split at such tests. Many parts are
+    halved, so that the expression is not too deep.
     """
     if last - first > _LONGEST_CHAIN:
         middle = (first + last) // 2
-        before = _chosen(part, first, middle, is_up_to)
-        return if_then_else(is_up_to(middle - 1), before, _chosen(part, middle, last, is_up_to))
+        before = _choose(part, first, middle, is_up_to)
+        return if_then_else(is_up_to(middle - 1), before, _choose(part, middle, last, is_up_to))
     result = part(last - 1)
     for number in reversed(range(first, last - 1)):
         result = if_then_else(is_up_to(number), part(number), result)
     return result
 
 
-def _completed(data: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _fill_extent(data: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return `shape` with its -1 replaced."""
     size, known = math.prod(data.shape), math.prod(e for e in shape if e != -1)
     if shape.count(-1) == 1 and known > 0:
@@ -231,14 +234,14 @@ def _completed(data: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _reshaped(
+def _reshape_indices(
     old: Sequence[int], new: Sequence[int], indices: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
-    """Return the indices into the extents `old` of what is at `indices` of the extents `new`.
+    """Return the indices into extents `old` of the element at `indices` of extents `new`.
 
-    Both lists are cut where their products agree, so that each piece is as short as can be.
+    Both lists are cut where their products agree, so that each piece is as short as possible.
     """
-    found: list[Scalar] = []
+    result: list[Scalar] = []
     before = after = 0
     while before < len(old):
         first, start = before, after
@@ -248,28 +251,28 @@ def _reshaped(
                 after += 1
             else:
                 before += 1
-        found += _piece(old[first:before], new[start:after], indices[start:after])
-    return tuple(found)
+        result += _piece(old[first:before], new[start:after], indices[start:after])
+    return tuple(result)
 
 
 def _piece(old: Sequence[int], new: Sequence[int], indices: Sequence[Scalar]) -> list[Scalar]:
-    """Return the indices into `old`, whose product is that of `new`."""
+    """Return the indices into `old` of one piece; the extents of both have the same product."""
     flat: Scalar | None = None
     for index, extent in zip(indices, new, strict=True):
         if extent > 1:
             flat = index if flat is None else flat * extent + index
     flat = const(0, "int64") if flat is None else flat
-    found: list[Scalar] = []
-    for place, extent in enumerate(old):
-        inner = math.prod(old[place + 1 :])
+    result: list[Scalar] = []
+    for d, extent in enumerate(old):
+        inner = math.prod(old[d + 1 :])
         if extent == 1:
-            found.append(const(0, "int64"))
+            result.append(const(0, "int64"))
             continue
         part = flat if inner == 1 else flat // inner
-        outer = math.prod(old[:place])
-        found.append(part if outer == 1 else part % extent)
-    return found
+        outer = math.prod(old[:d])
+        result.append(part if outer == 1 else part % extent)
+    return result
 
 
-def _shifted(index: Scalar, by: int) -> Scalar:
+def _shift(index: Scalar, by: int) -> Scalar:
     return index if by == 0 else index + by if by > 0 else index - -by

@@ -1,7 +1,7 @@
-"""What operators of narrow numbers add up in: sums of 16 bits lose what they add.
+"""Choose the dtype of sums of narrow numbers: in 16 bits a sum would lose its small terms.
 
-Sums of float16 and bfloat16 are taken in float32 and rounded once, to the dtype of the operands;
-those of 8- and 16-bit integers are int32. For other dtypes nothing changes: no node, no stage.
+Sums of float16 and bfloat16 are computed in float32 and rounded once, to the dtype of the operands.
+Sums of 8- and 16-bit integers are int32. For other dtypes nothing changes: no node, no stage.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ansorc.lang.tensor import Tensor
 
 
 class SumTypes(NamedTuple):
-    """The dtypes of a sum: in which it is taken, and of its result."""
+    """The dtypes of a sum: of the addition, and of the result."""
 
     sums: DType
     result: DType
 
     @staticmethod
     def of(kind: DType, given: DTypeLike | None = None) -> SumTypes:
-        """Return those of terms of the dtype `kind`; both are `given` where it is not None."""
+        """Return the dtypes for terms of dtype `kind`; both are `given` if it is not None."""
         if given is not None:
             return SumTypes(as_dtype(given), as_dtype(given))
         sums = sum_type(kind)
@@ -39,7 +39,7 @@ class SumTypes(NamedTuple):
         name: str,
         axes: Sequence[str] | None = None,
     ) -> Tensor:
-        """Return the tensor of the sums `body`, rounded: then they are a stage `<name>.sum`."""
+        """Return the sums `body`; if they are rounded, the sums are a stage `<name>.sum`."""
         if self.sums == self.result:
             return compute(shape, body, name, axes=axes)
         wide = compute(shape, body, stage_name(name, "sum"), axes=axes)
@@ -47,29 +47,29 @@ class SumTypes(NamedTuple):
 
 
 def sum_type(kind: DType) -> DType:
-    """Return the dtype that numbers of the dtype `kind` are added up in, unless a user says."""
+    """Return the default dtype in which numbers of dtype `kind` are added."""
     if kind.bits > 16 or kind.is_bool:
         return kind
     return FLOAT32 if kind.is_float else INT32
 
 
-def widened(element: Scalar) -> Scalar:
+def widen(element: Scalar) -> Scalar:
     """Return `element` in the dtype of its sums."""
     return element.astype(sum_type(element.dtype))
 
 
 def wide_float(element: Scalar) -> Scalar:
-    """Return a float in the dtype of its sums, anything else as it is."""
-    return widened(element) if element.dtype.is_float else element
+    """Return a float in the dtype of its sums; return other elements unchanged."""
+    return widen(element) if element.dtype.is_float else element
 
 
 def product(left: Scalar, right: Scalar, sum_dtype: DTypeLike | None = None) -> Scalar:
-    """Return `left * right`, both cast to `sum_dtype`, None: to the dtype of their sums.
+    """Return `left * right`, both cast to `sum_dtype`; None: to the dtype of their sums.
 
-    Raise LanguageError where they are of two dtypes and none is given.
+    Raise LanguageError if their dtypes differ and `sum_dtype` is None.
     """
     if sum_dtype is not None:
         return left.astype(sum_dtype) * right.astype(sum_dtype)
     if left.dtype != right.dtype:
         return left * right  # which says what is wrong
-    return widened(left) * widened(right)
+    return widen(left) * widen(right)

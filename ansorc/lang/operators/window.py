@@ -1,4 +1,4 @@
-"""Windows that move over spatial dimensions: what convolutions and pools have in common."""
+"""Windows that move over spatial dimensions, for convolutions and pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypedDict, TypeVar
 
 from ansorc.errors import LanguageError
 from ansorc.lang.operators.pad import pad
-from ansorc.lang.operators.shapes import each, refuse_unknown, require, scaled
+from ansorc.lang.operators.shapes import each, refuse_unknown, require, scale_index
 from ansorc.lang.reduction import ReduceAxis, reduce_axis
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
@@ -20,11 +20,11 @@ SPATIAL = {1: "l", 2: "hw", 3: "dhw"}
 
 
 class WindowOptions(TypedDict, total=False):
-    """How a window moves; one number holds for all spatial dimensions, or one is given for each."""
+    """Options of a window: one number for all spatial dimensions, or one for each."""
 
     stride: int | Sequence[int]
     padding: int | Sequence[int]
-    """On both sides; or the margins before, then those after, of each dimension."""
+    """The margins on both sides; or those before, then those after, of each dimension."""
     dilation: int | Sequence[int]
     layout: str
     """Channels last (default: NLC, NHWC, NDHWC) or first (NCL, NCHW, NCDHW)."""
@@ -34,7 +34,7 @@ class WindowOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Window:
-    """How a window moves over the spatial dimensions of a tensor [n, …, c] or [n, c, …]."""
+    """A window that moves over the spatial dimensions of a tensor [n, …, c] or [n, c, …]."""
 
     operator: str
     spatial: str
@@ -47,9 +47,9 @@ class Window:
 
     @staticmethod
     def of(operator: str, rank: int, options: WindowOptions, *more: str) -> Window:
-        """Return the window that `options` describe; raise LanguageError where they make none.
+        """Return the window of `options`; raise LanguageError if they are not valid.
 
-        `more` are options of the operator that do not concern the window.
+        `more` names options of the operator that do not concern the window.
         """
         refuse_unknown(operator, options, (*WindowOptions.__optional_keys__, *more))
         spatial = SPATIAL[rank]
@@ -70,20 +70,20 @@ class Window:
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of the axes of a result."""
-        return self.packed("n", tuple(self.spatial), "c")
+        return self.pack("n", tuple(self.spatial), "c")
 
-    def packed(self, batch: T, spatial: Sequence[T], channel: T) -> tuple[T, ...]:
+    def pack(self, batch: T, spatial: Sequence[T], channel: T) -> tuple[T, ...]:
         """Return the items in the order of the dimensions."""
         return (batch, *spatial, channel) if self.is_channels_last else (batch, channel, *spatial)
 
-    def unpacked(self, items: Sequence[T]) -> tuple[T, Sequence[T], T]:
+    def unpack(self, items: Sequence[T]) -> tuple[T, Sequence[T], T]:
         """Return the batch, spatial and channel item of a list in the order of the dimensions."""
         if self.is_channels_last:
             return items[0], items[1:-1], items[-1]
         return items[0], items[2:], items[1]
 
     def reduce_axes(self, kernel: Sequence[int]) -> list[ReduceAxis]:
-        """Return an axis over the places of a window of the extents `kernel`: rh, rw."""
+        """Return an axis for each dimension of a window of extents `kernel`: rh, rw."""
         pairs = zip(kernel, self.spatial, strict=True)
         return [reduce_axis(extent, f"r{letter}") for extent, letter in pairs]
 
@@ -106,16 +106,16 @@ class Window:
         if not any(self.margins):
             return data
         rank = len(self.spatial)
-        before = self.packed(0, self.margins[:rank], 0)
-        after = self.packed(0, self.margins[rank:], 0)
+        before = self.pack(0, self.margins[:rank], 0)
+        after = self.pack(0, self.margins[rank:], 0)
         return pad(data, before, after, value, name, self.axes)
 
     def places(self, spatial: Sequence[Scalar], offsets: Sequence[Scalar]) -> list[Scalar]:
-        """Return what the window at `spatial` reads at `offsets` inside it."""
+        """Return the indices that the window at `spatial` reads at `offsets` inside it."""
         return [
-            scaled(index, self.stride[d]) + scaled(offset, self.dilation[d])
+            scale_index(index, self.stride[d]) + scale_index(offset, self.dilation[d])
             for d, (index, offset) in enumerate(zip(spatial, offsets, strict=True))
         ]
 
-    def _reach(self, place: int, kernel: Sequence[int]) -> int:
-        return (kernel[place] - 1) * self.dilation[place]
+    def _reach(self, d: int, kernel: Sequence[int]) -> int:
+        return (kernel[d] - 1) * self.dilation[d]

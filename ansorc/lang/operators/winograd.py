@@ -1,4 +1,4 @@
-"""Winograd convolutions: 3 × 3 windows by fewer multiplications than they have elements."""
+"""Winograd convolutions: 3 × 3 windows with fewer multiplications than elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.lang.definitions.filters import F2
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.operators.shapes import require, require_rank
-from ansorc.lang.operators.wide import sum_type, widened
+from ansorc.lang.operators.wide import sum_type, widen
 from ansorc.lang.operators.window import Window, WindowOptions
 from ansorc.lang.reduction import reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
@@ -23,20 +23,20 @@ _UNROLLED = {"simplify_const_tensor_indices": ["e", "s"]}
 
 
 TILE = F2.results
-"""Outputs a side that are computed at once. A tile of 4 would need 9/16 of the multiplications of
-this one, but at the usual points it rounds some 15 times as much, about what measured programs are
-allowed."""
+"""The outputs a side of a tile. A tile of 4 would need 9/16 of the multiplications, but with the
+usual points its rounding errors are some 15 times as large, about the tolerance of measured
+programs."""
 _WEIGHT: Matrix = ((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2))
 """Times 2, so that its elements are whole numbers."""
 
 
 def conv2d_winograd(data: Tensor, weight: Tensor, **options: Unpack[WindowOptions]) -> Tensor:
-    """Return the convolution of data [n, h, w, ci] with weight [3, 3, ci, co], by Winograd's way.
+    """Return the convolution of data [n, h, w, ci] with weight [3, 3, ci, co], by Winograd.
 
-    It takes 4/9 of the multiplications of `conv2d` and rounds about as much. The weight may be
-    transformed before, by `winograd_weights`: [4, 4, ci, co]. Raise LanguageError on other shapes,
-    on a stride, a dilation and another layout. The stages are `<name>.pad`, `.weights`, `.rows`,
-    `.data` (the transformed tiles), `.product`, `.columns`, `.tiles`, and their interleaving.
+    It takes 4/9 of the multiplications of `conv2d` and has similar rounding errors. The weight may
+    be transformed in advance by `winograd_weights`: [4, 4, ci, co]. Raise LanguageError on other
+    shapes, on a stride, a dilation and another layout. The stages are `<name>.pad`, `.weights`,
+    `.rows`, `.data` (the transformed tiles), `.product`, `.columns`, `.tiles`, and the result.
     """
     operator = "conv2d_winograd"
     window = Window.of(operator, 2, options)
@@ -78,12 +78,12 @@ def winograd_weights(weight: Tensor, name: str = _WEIGHTS) -> Tensor:
 
 
 def _wide_weights(weight: Tensor, name: str) -> Tensor:
-    """The transformed weights, of 16-bit floats in float32."""
+    """Return the transformed weights; those of 16-bit floats in float32."""
     return _twice(weight, _WEIGHT, (stage_name(name, "rows"), name), divisor=4)
 
 
 def _data_tiles(data: Tensor, window: Window, outputs: tuple[int, int], name: str) -> Tensor:
-    """The transformed tiles of the data [e, s, n, row of tiles, column of tiles, ci]."""
+    """Return the transformed tiles of the data [e, s, n, row of tiles, column of tiles, ci]."""
     counts = [-(-extent // TILE) for extent in outputs]
     after = [
         count * TILE + 2 - before - extent
@@ -97,7 +97,7 @@ def _data_tiles(data: Tensor, window: Window, outputs: tuple[int, int], name: st
     batch, _, _, channels = data.shape
     rows = compute(
         (F2.points, F2.points, batch, *counts, channels),
-        lambda e, s, n, y, x, c: _combined(
+        lambda e, s, n, y, x, c: _combine(
             F2.data, e, lambda r: padded[n, y * TILE + r, x * TILE + s, c]
         ),
         stage_name(name, "rows"),
@@ -105,43 +105,43 @@ def _data_tiles(data: Tensor, window: Window, outputs: tuple[int, int], name: st
     )
     return compute(
         rows.shape,
-        lambda e, s, n, y, x, c: _combined(F2.data, s, lambda r: rows[e, r, n, y, x, c]),
+        lambda e, s, n, y, x, c: _combine(F2.data, s, lambda r: rows[e, r, n, y, x, c]),
         stage_name(name, "data"),
         _UNROLLED,
     )
 
 
 def _product(spread: Tensor, weight: Tensor, name: str) -> Tensor:
-    """The products of the transformed tiles and weights, summed over the input channels."""
+    """Return the products of transformed tiles and weights, summed over the input channels."""
     *outer, channels = spread.shape
     rc = reduce_axis(channels, "rc")
     return compute(
         (*outer, weight.shape[3]),
         lambda e, s, n, y, x, c: sum(
-            spread[e, s, n, y, x, rc] * widened(weight[e, s, rc, c]), axis=rc
+            spread[e, s, n, y, x, rc] * widen(weight[e, s, rc, c]), axis=rc
         ),
         stage_name(name, "product"),
     )
 
 
 def _twice(source: Tensor, matrix: Matrix, names: tuple[str, str], divisor: int = 1) -> Tensor:
-    """`matrix` times the first two dimensions of `source` times its transpose, over `divisor`."""
+    """Return `matrix` x `source` x its transpose / `divisor`, over the first two dimensions."""
     first, second = names
     rest = source.shape[2:]
-    axes = ("e", "s", *(f"i{place}" for place in range(len(rest))))
+    axes = ("e", "s", *(f"i{number}" for number in range(len(rest))))
 
     def row(e: Scalar, s: Scalar, *others: Scalar) -> Scalar:
-        return _combined(matrix, e, lambda r: source[(r, s, *others)])
+        return _combine(matrix, e, lambda r: source[(r, s, *others)])
 
     rows = compute((len(matrix), source.shape[1], *rest), row, first, _UNROLLED, axes)
 
     def column(e: Scalar, s: Scalar, *others: Scalar) -> Scalar:
-        value = _combined(matrix, s, lambda r: rows[(e, r, *others)])
+        value = _combine(matrix, s, lambda r: rows[(e, r, *others)])
         return value / divisor if divisor > 1 else value
 
     return compute((len(matrix), len(matrix), *rest), column, second, _UNROLLED, axes)
 
 
-def _combined(matrix: Matrix, row: Scalar, element: Callable[[int], Scalar]) -> Scalar:
-    """The sum of the elements times a row of `matrix`, of 16-bit floats in float32."""
-    return Scalar(combined([(matrix, row.expr)], lambda taken: widened(element(taken[0])).expr))
+def _combine(matrix: Matrix, row: Scalar, element: Callable[[int], Scalar]) -> Scalar:
+    """Return the sum of the elements times a row of `matrix`; for 16-bit floats in float32."""
+    return Scalar(combined([(matrix, row.expr)], lambda taken: widen(element(taken[0])).expr))

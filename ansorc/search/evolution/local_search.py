@@ -18,9 +18,8 @@ from ansorc.search.evolution.population import fitness_of
 from ansorc.search.evolution.selection import Proposal
 from ansorc.search.evolution.variation import Offspring, Variation, neighbourhood_of, neighbours
 from ansorc.search.features import Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import Space, phenotype_keys
+from ansorc.search.space import Space, extract, phenotype_keys
 
 PARENTS = 4
 """The fastest programs whose neighbours are compared."""
@@ -77,9 +76,8 @@ def local_search(
 
 def _neighbours(seed: Candidate, variation: Variation) -> Iterator[Offspring]:
     """Programs one move away from `seed`, by sketch."""
-    space, ratio = variation.space, variation.options.max_register_ratio
-    yield seed.number, neighbours(seed.sketch, seed.genes, ratio)
-    for number in neighbourhood_of(space).relocated[seed.number]:
+    yield seed.number, neighbours(seed.sketch, seed.genes, variation.options)
+    for number in neighbourhood_of(variation.space).relocated[seed.number]:
         yield number, variation.migrated((seed.number, seed.genes[None, :]), number)
 
 

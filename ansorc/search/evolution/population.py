@@ -21,11 +21,10 @@ from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Float64Array
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.variation import Parents
 from ansorc.search.features import Features, estimated_cycles
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.memo import memoized
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, phenotype_keys
+from ansorc.search.space import Genes, Space, extract, phenotype_keys
 from ansorc.search.space.phenotype import Keys
 
 MIN_INITIAL = 32

@@ -22,8 +22,9 @@ from ansorc.search.memo import memoized
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, TileVariable
 from ansorc.search.space.design import Space
-from ansorc.search.space.genes import Genes, gene_counts, table_of, within_registers
+from ansorc.search.space.genes import Genes, are_legal, gene_counts, table_of
 from ansorc.search.space.nodes import Nodes, nodes_of
+from ansorc.search.tiles import TileTable
 
 MISSING = -1
 """A gene about which the other program says nothing, or something impossible."""
@@ -128,8 +129,7 @@ class Variation:
         if len(lacking):
             drawn = sample(self.space.sketches[number], len(lacking), self.rng, self.options)
             genes[lacking] = np.where(genes[lacking] == MISSING, drawn, genes[lacking])
-        ratio = self.options.max_register_ratio
-        return genes[within_registers(self.space.sketches[number], genes, ratio)]
+        return genes[are_legal(self.space.sketches[number], genes, self.options)]
 
 
 def _node_times(plan: Nodes, times: Float64Array) -> Float64Array:
@@ -151,7 +151,7 @@ def uniform_crossover(
     whole nodes instead, where there are several.
     """
     children = np.where(rng.random(parents.shape) < 0.5, others, parents)
-    good = within_registers(sketch, children, options.max_register_ratio)
+    good = are_legal(sketch, children, options)
     return np.where(good[:, None], children, parents)
 
 
@@ -248,17 +248,16 @@ def _translation(source: Sketch, target: Sketch, origin: int, column: int) -> In
     """[values of the origin]: the value of the target's column, or MISSING."""
     old, new = _column(source, origin), _column(target, column)
     if isinstance(old, TileVariable) and isinstance(new, TileVariable):
-        return _rows(old, new)
+        return _rows(table_of(source, old), table_of(target, new))
     if isinstance(old, TileVariable) or isinstance(new, TileVariable):
-        return np.full(len(table_of(old)) if isinstance(old, TileVariable) else len(old.values), -1)
+        return np.full(int(gene_counts(source)[origin]), MISSING)
     if isinstance(new, ParallelLoops):
         return np.minimum(old.values, len(new.values) - 1)
     places = [new.values.index(v) if v in new.values else MISSING for v in old.values]
     return np.array(places, dtype=np.int64)
 
 
-def _rows(old: TileVariable, new: TileVariable) -> IntArray:
-    ours, theirs = table_of(old), table_of(new)
+def _rows(ours: TileTable, theirs: TileTable) -> IntArray:
     if ours is theirs:
         return np.arange(len(ours), dtype=np.int64)
     known: list[list[int]] = theirs.rows.tolist()
@@ -287,7 +286,7 @@ def mutate(
         _change(sketch, made, np.arange(len(made)), rng, options)
         second = np.flatnonzero(rng.random(len(made)) < options.second_move_rate)
         _change(sketch, made, second, rng, options)
-        good = within_registers(sketch, made, options.max_register_ratio)
+        good = are_legal(sketch, made, options)
         children[todo[good]] = made[good]
         todo = todo[~good]
         if not len(todo):
@@ -295,12 +294,12 @@ def mutate(
     return children
 
 
-def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
+def neighbours(sketch: Sketch, row: Genes, options: SearchOptions = DEFAULTS) -> Genes:
     """Return all legal programs [rows, columns] one move away from `row` [columns]."""
     found: list[Genes] = []
     for column, count in enumerate(gene_counts(sketch)):
         if column < len(sketch.variables):
-            table = table_of(sketch.variables[column])
+            table = table_of(sketch, sketch.variables[column])
             values: IntArray = np.unique(table.around(int(row[column])))
         else:
             values = np.arange(count, dtype=np.int64)
@@ -308,7 +307,7 @@ def neighbours(sketch: Sketch, row: Genes, max_register_ratio: float) -> Genes:
         changed[:, column] = values
         found.append(changed[values != row[column]])
     genes = np.concatenate([row[None, :0].reshape(0, len(row)), *found])
-    return genes[within_registers(sketch, genes, max_register_ratio)]
+    return genes[are_legal(sketch, genes, options)]
 
 
 def _change(
@@ -326,7 +325,7 @@ def _change(
         if not len(chosen):
             continue
         if column < len(sketch.variables):
-            table = table_of(sketch.variables[column])
+            table = table_of(sketch, sketch.variables[column])
             genes[chosen, column] = table.moved(genes[chosen, column], rng)
         else:
             shift = rng.integers(1, counts[column], size=len(chosen))

@@ -3,17 +3,21 @@
 In: a sketch and rows of genes, or a State. Out: a float32 array [rows, statements, features].
 """
 
-from ansorc.search.features.extract import (
+from ansorc.search.features.feature_set import (
+    ESTIMATE_COLUMN,
+    Features,
+    FeatureSet,
+    estimated_cycles,
+    estimating_set,
+)
+from ansorc.search.features.machine import (
     COLUMNS,
     FEATURE_NAMES,
     FEATURE_VERSION,
     MACHINE_FEATURES,
-    Features,
-    FeatureSet,
-    estimated_cycles,
 )
 
 __all__ = [
-    "COLUMNS", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES",
-    "FeatureSet", "Features", "estimated_cycles",
+    "COLUMNS", "ESTIMATE_COLUMN", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES",
+    "FeatureSet", "Features", "estimated_cycles", "estimating_set",
 ]  # fmt: skip

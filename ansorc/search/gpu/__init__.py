@@ -3,6 +3,7 @@
 A kernel is a root stage whose outer loops are bound to blockIdx.x, vthread and threadIdx.x, with
 what is computed inside.
 
+* `space`: the search space, what the search asks of GPUs
 * `rules`: which rule is asked of which stage, in their order
 * `tiling`: tiles of blocks, virtual threads and threads; copies in shared memory
 * `matrix_units`: tiles of sums that matrix units make
@@ -14,7 +15,6 @@ what is computed inside.
 * `features`: what the learned model is told
 * `default`: the untuned program
 * `transposition`: tiles that are turned round in shared memory
-* `feature_sets`: the features of programs, by their target
 * `limits`: what no GPU runs, told before anything is compiled
 * `sampling`: random programs within the limits
 """

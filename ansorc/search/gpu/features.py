@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ansorc.search.features.columns import LOG, FloatArray, columns_of, values_of
+from ansorc.search.features.feature_set import estimating_set
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.features.operations import (
     OperationFeatures,
@@ -23,6 +24,7 @@ from ansorc.search.gpu.description import AnalysedKernel, analysed, seconds_of_k
 from ansorc.search.gpu.statements import MemorySpace, ThreadAccess, ThreadStatement
 from ansorc.search.memo import memoized
 from ansorc.target import Target
+from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import occupancy, resident_blocks
 
 
@@ -127,8 +129,8 @@ def _seconds(nests: LoopNests, target: Target) -> tuple[FloatArray, ...]:
     return tuple(seconds_of_kernel(each.description, target) for each in analysed(nests))
 
 
-def describe_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
-    """Yield the columns of one statement but the estimate, in order."""
+def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
+    """Yield the columns of one statement in order, the estimate last."""
     _, each, statement = _found(nests, nest)
     rows = nests.rows
     yield from values_of(_kernel_features(each, target, rows))
@@ -149,9 +151,10 @@ def describe_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> Iterato
         yield from values_of(_access_features(access))
     missing = (ACCESSES - len(chosen)) * len(columns_of(GpuAccessFeatures, ""))
     yield from [np.zeros(rows)] * missing
+    yield _estimate(nests, nest, target)
 
 
-def estimate_on_gpu(nests: LoopNests, nest: LoopNest, target: Target) -> FloatArray:
+def _estimate(nests: LoopNests, nest: LoopNest, target: Target) -> FloatArray:
     """Return [rows]: the cycles of 1 ns of the kernel whose root is the stage of `nest`, else 0."""
     number, each, statement = _found(nests, nest)
     if statement.stage is not each.kernel.root:
@@ -173,7 +176,7 @@ def _kernel_features(each: AnalysedKernel, target: Target, rows: int) -> KernelF
     resident = resident_blocks(machine, *taken)
     blocks = np.broadcast_to(np.prod(np.broadcast_arrays(*found.grid), axis=0), (rows,))
     rounds = blocks / (target.gpu.multiprocessors * np.maximum(resident, 1))
-    warps = blocks * -(-found.threads // 32)
+    warps = blocks * -(-found.threads // WARP_THREADS)
     asked = [access.requests * access.sectors * 32.0 for access in found.global_accesses]
     moved = _total(asked, rows) * warps
     banks = [access.requests * access.wavefronts for access in found.shared_accesses]
@@ -223,5 +226,5 @@ _OTHERS = (
     *(c for place in range(ACCESSES) for c in columns_of(GpuAccessFeatures, f"access{place}")),
 )
 """All columns but the estimate."""
-GPU_COLUMNS = (*_OTHERS, *columns_of(GpuEstimate, "estimate"))
-"""The columns that `describe_on_gpu` yields, then the estimate."""
+(_ESTIMATE,) = columns_of(GpuEstimate, "estimate")
+GPU_FEATURES = estimating_set("gpu", 6, _OTHERS, _ESTIMATE, _describe)

@@ -9,18 +9,16 @@ from ansorc.schedule.stage import Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, vector_lengths
 from ansorc.target import Target
+from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_limits import exceeds, launch_limits
 from ansorc.target.gpu_occupancy import resident_blocks
 
 MAX_VTHREADS = 8
-VECTOR_BYTES = 16
-"""The widest access to memory."""
-WARP_THREADS = 32
 MAX_TILE = 256
 """Results in the registers of a thread: more leave none for what is multiplied."""
 
 
-def are_legal(state: State, target: Target, rows: int) -> BoolArray:
+def are_launchable(state: State, target: Target, rows: int) -> BoolArray:
     """Return [rows]: whether all kernels of each program keep within the limits of `target`.
 
     Besides what a GPU cannot launch, that is: more than `MAX_VTHREADS` virtual threads, vectors of

@@ -12,13 +12,13 @@ from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.limits import (
     MAX_TILE,
     MAX_VTHREADS,
-    WARP_THREADS,
-    are_legal,
+    are_launchable,
     is_legal_kernel,
 )
 from ansorc.search.gpu.tiling import SPACE_LEVELS, THREAD, VTHREAD
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
+from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import MAX_THREADS
 
 ROUNDS = 48
@@ -79,7 +79,7 @@ def _legal_kernels(
         columns = _columns_of(sketch, {stage.name for stage in kernel.stages})
         rows = rng.choice(np.flatnonzero(good), size=len(drawn))
         mixed[:, columns] = drawn[rows[:, None], columns]
-    return mixed[are_legal(population_state(sketch, mixed), sketch.target, len(mixed))]
+    return mixed[are_launchable(population_state(sketch, mixed), sketch.target, len(mixed))]
 
 
 def _columns_of(sketch: Sketch, stages: Collection[str]) -> list[int]:
@@ -100,7 +100,7 @@ def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Genera
 
     All that were drawn, if none may.
     """
-    counts = [len(table_of(sketch.variables[column])) for column in columns]
+    counts = [len(table_of(sketch, sketch.variables[column])) for column in columns]
     drawn = rng.integers(counts, size=(DRAWN, len(counts)))
     good = _tiles_fit(sketch, columns, drawn)
     return drawn[good] if good.any() else drawn
@@ -109,7 +109,7 @@ def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Genera
 def _tiles_fit(sketch: Sketch, columns: Sequence[int], genes: Genes) -> BoolArray:
     """Whether the tiles [rows, columns] of a stage may be of one block, told from their lengths."""
     variables = [sketch.variables[column] for column in columns]
-    rows = [table_of(v).rows[genes[:, place]] for place, v in enumerate(variables)]
+    rows = [table_of(sketch, v).rows[genes[:, place]] for place, v in enumerate(variables)]
     lengths = np.prod(rows, axis=0)
     covered = prod(variable.extent for variable in variables)
     threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]

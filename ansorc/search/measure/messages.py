@@ -155,6 +155,7 @@ class CompiledKernel:
 
     signature: Signature
     code: bytes
+    """By `CompiledProgram.to_bytes`."""
 
     @staticmethod
     def of(built: Message) -> CompiledKernel:

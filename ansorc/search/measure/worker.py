@@ -21,6 +21,7 @@ from ansorc.codegen.build import CompileCache, compile_function
 from ansorc.codegen.call.call_times import OtherWork
 from ansorc.codegen.call.device_caller import DeviceClock
 from ansorc.codegen.package.signature import FAULT_STATUS, LACKS_FEATURES, OUT_OF_MEMORY
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import (
     BuildError,
     DeviceError,
@@ -172,7 +173,7 @@ class Builder:
             "emit_s": built.emit_s,
             "llvm_s": built.compile_s,
         }
-        return Message(fields, built.code)
+        return Message(fields, built.code.to_bytes())
 
 
 def _task_in(directory: str) -> tuple[Task, Names]:
@@ -378,7 +379,8 @@ def _bound(
 ) -> GuardedKernel | DeviceRun:
     """The loaded kernel on the arrays of the task."""
     signature = compiled.signature
-    kernel = backend_of(bench.target).load(compiled.code, signature, bench.target)
+    code = CompiledProgram.from_bytes(compiled.code)
+    kernel = backend_of(bench.target).load(code, signature, bench.target)
     if isinstance(kernel, DeviceKernel):
         return DeviceRun(kernel, arrays, bench.on_device)
     return GuardedKernel(kernel, signature.workspace_bytes, arrays, options.threads)

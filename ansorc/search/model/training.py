@@ -13,11 +13,11 @@ import numpy.typing as npt
 from ansorc.errors import AnsorcError, RecordError
 from ansorc.schedule import Names, replay, steps_from_json
 from ansorc.search.cost_model import Float64Array, Sample
-from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
 from ansorc.search.model.trees import TreeModel, best_seconds, labels_of
 from ansorc.search.record import Record, RecordPlace, Records
+from ansorc.search.space import extract_state
 from ansorc.search.task import Task
 
 _BLOCK = 512

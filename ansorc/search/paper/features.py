@@ -23,7 +23,7 @@ from ansorc.search.features.columns import (
     columns_of,
     values_of,
 )
-from ansorc.search.features.extract import FeatureSet
+from ansorc.search.features.feature_set import FeatureSet
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, product
 from ansorc.search.features.operations import operation_counts
 from ansorc.search.paper.accesses import (
@@ -146,7 +146,7 @@ def thread_features(nest: LoopNest, target: Target, rows: int) -> ThreadFeatures
         return product([loop.extent for loop in nest.loops if loop.thread == thread], rows)
 
     return ThreadFeatures(
-        is_gpu=np.full(rows, float(target.kind != "cpu"), dtype=np.float32),
+        is_gpu=np.full(rows, float(target.is_gpu), dtype=np.float32),
         block_x=bound("blockIdx.x"),
         block_y=bound("blockIdx.y"),
         block_z=bound("blockIdx.z"),
@@ -281,8 +281,8 @@ COLUMNS: tuple[Column, ...] = (
 
 def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     rows, loops = nests.rows, nest.loops
-    accesses = accesses_of(nests, nest, target.cache_line_bytes, is_held=False)
-    earlier = earlier_statements(nests, nest, target.cache_line_bytes)
+    accesses = accesses_of(nests, nest, target, is_held=False)
+    earlier = earlier_statements(nests, nest, target)
     places = places_of(nest, accesses)
     vectorised = [np.full(rows, loop.is_vector) for loop in loops]
     unrolled = [np.full(rows, not loop.is_vector) & loop.is_unrolled for loop in loops]

@@ -28,11 +28,10 @@ from ansorc.search.cost_model import CostModel, Float64Array
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.selection import Proposal, SelectionPool, select
 from ansorc.search.features import Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, phenotype_keys
-from ansorc.search.space.genes import gene_counts, table_of, within_registers
+from ansorc.search.space import Genes, Space, extract, phenotype_keys
+from ansorc.search.space.genes import are_legal, gene_counts, table_of
 
 SPARE = 2
 """So many times the programs wanted are drawn of each sketch: some are known, or drawn twice."""
@@ -128,7 +127,7 @@ class _Beam:
         if column >= len(sketch.columns):
             return partial
         children = np.unique(self._children(sketch, partial.genes, column), axis=0)
-        children = children[within_registers(sketch, children, self.options.max_register_ratio)]
+        children = children[are_legal(sketch, children, self.options)]
         if column == len(sketch.columns) - 1:
             keys, first = np.unique(phenotype_keys(sketch, children), return_index=True)
             children = children[first[~np.isin(keys, self.measured)]]
@@ -181,7 +180,7 @@ class _Beam:
 def _undecided(sketch: Sketch) -> Genes:
     """[1, columns]: axes that are not split, loops that are not parallel, nothing unrolled."""
     whole = [
-        table_of(variable).find(np.array([variable.extent] + [1] * (variable.levels - 1)))
+        table_of(sketch, variable).find(np.array([variable.extent] + [1] * (variable.levels - 1)))
         for variable in sketch.variables
     ]
     return np.array([[*whole, *(0 for _ in sketch.choices)]], dtype=np.int64)

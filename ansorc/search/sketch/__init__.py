@@ -4,16 +4,7 @@ In: a ComputeDAG and a target. Out: sketches, programs whose tile lengths and ch
 """
 
 from ansorc.search.sketch.complete import completed
-from ansorc.search.sketch.generate import (
-    RULES,
-    RuleFailure,
-    cpu_rules,
-    generate,
-    register_sketch_rule,
-    unregister_sketch_rule,
-    user_rule_of,
-    with_user_rules,
-)
+from ansorc.search.sketch.generate import RuleFailure, generate
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict, rule_name
 from ansorc.search.sketch.sketch import (
     Application,
@@ -25,10 +16,10 @@ from ansorc.search.sketch.sketch import (
     UnrollLimit,
 )
 from ansorc.search.sketch.tiling import Tiling
+from ansorc.search.sketch.user_rules import user_rule_of, with_user_rules
 
 __all__ = [
-    "RULES", "Application", "Choice", "ParallelLoops", "PartialSketch", "RegisterTile",
-    "RuleFailure", "Sketch", "SketchRule", "TileVariable", "Tiling", "UnrollLimit", "Verdict",
-    "completed", "cpu_rules", "generate", "register_sketch_rule", "rule_name",
-    "unregister_sketch_rule", "user_rule_of", "with_user_rules",
+    "Application", "Choice", "ParallelLoops", "PartialSketch", "RegisterTile", "RuleFailure",
+    "Sketch", "SketchRule", "TileVariable", "Tiling", "UnrollLimit", "Verdict", "completed",
+    "generate", "rule_name", "user_rule_of", "with_user_rules",
 ]  # fmt: skip

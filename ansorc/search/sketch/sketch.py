@@ -65,6 +65,8 @@ class Application:
     stage: str
     step_count: int
     """The length of `Sketch.steps` up to there: `replay` of so many gives the state after it."""
+    is_own: bool = False
+    """Whether the rule is one of a user's."""
 
 
 @dataclass(frozen=True)

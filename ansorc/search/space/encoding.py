@@ -12,7 +12,8 @@ from ansorc.schedule.state import Step
 from ansorc.schedule.steps import Split
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch, TileVariable
-from ansorc.search.space.genes import Genes, table_of, tiles, within_registers
+from ansorc.search.space.genes import Genes, are_legal, table_of, tiles
+from ansorc.search.tiles import TileTable
 
 WEIGHT = 2.0
 """A level counts so many times as much as the one around it: the register tile counts most."""
@@ -33,7 +34,7 @@ def encode(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
         if levels is None:
             return None
         try:
-            row.append(table_of(variable).find(levels))
+            row.append(table_of(sketch, variable).find(levels))
         except KeyError:
             return None
     genes = np.array([*row, *choices], dtype=np.int64)
@@ -54,15 +55,17 @@ def adapted(
     choices = _choices_of(sketch, tuple(steps[count:]))
     if lengths is None or choices is None:
         return None
-    row = [_nearest(variable, lengths.get(variable.name, {})) for variable in sketch.variables]
+    row = [
+        _nearest(table_of(sketch, variable), lengths.get(variable.name, {}))
+        for variable in sketch.variables
+    ]
     genes = np.array([*row, *choices], dtype=np.int64)
-    fits = within_registers(sketch, genes[None, :], options.max_register_ratio)[0]
-    return genes if fits else None
+    return genes if are_legal(sketch, genes[None, :], options)[0] else None
 
 
-def _nearest(variable: TileVariable, known: Mapping[tuple[int, ...], int]) -> int:
+def _nearest(table: TileTable, known: Mapping[tuple[int, ...], int]) -> int:
     """The row of the table with the lengths nearest to the `known` products of levels."""
-    rows: IntArray = table_of(variable).rows
+    rows: IntArray = table.rows
     distance = np.zeros(len(rows))
     for levels, length in known.items():
         found = np.prod(rows[:, list(levels)], axis=1)

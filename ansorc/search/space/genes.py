@@ -9,47 +9,39 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from ansorc.ir.passes.lane_groups import vector_pieces
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
-from ansorc.schedule.extent import IntArray
+from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.schedule.genes import fill_holes
 from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import Step
-from ansorc.search.gpu.limits import are_legal
-from ansorc.search.gpu.thread_tiles import bounded_tiles
 from ansorc.search.memo import memoized
-from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
+from ansorc.search.options import DEFAULTS, SearchOptions
+from ansorc.search.sketch.sketch import Sketch, TileVariable
+from ansorc.search.space.protocol import Genes
+from ansorc.search.space.registry import search_space
 from ansorc.search.space.skeleton import skeleton_of
-from ansorc.search.tiles import TileTable, single_row, tile_table
+from ansorc.search.tiles import TileTable
 
 PROBES = 256
 """Random programs that answer what the steps ask when they are replayed the first time."""
 
-Genes = npt.NDArray[np.int64]
 
-
-def table_of(variable: TileVariable) -> TileTable:
-    """Return the table whose row numbers are the genes of `variable`."""
-    if variable.whole is not None:
-        return single_row(variable.extent, variable.levels, variable.whole)
-    if variable.limits:
-        return bounded_tiles(variable.extent, variable.limits, is_exact=variable.is_exact)
-    return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
+def table_of(sketch: Sketch, variable: TileVariable) -> TileTable:
+    """Return the table whose row numbers are the genes of `variable`, which is of `sketch`."""
+    return search_space(sketch.target).table(variable)
 
 
 @memoized
 def gene_counts(sketch: Sketch) -> IntArray:
     """Return [columns]: how many values each gene may have."""
-    counts = [len(table_of(variable)) for variable in sketch.variables]
+    counts = [len(table_of(sketch, variable)) for variable in sketch.variables]
     return np.array(counts + [len(choice.values) for choice in sketch.choices], dtype=np.int64)
 
 
 def tiles(sketch: Sketch, genes: Genes) -> dict[str, IntArray]:
     """Return the levels chosen for each tile variable: [rows, levels], or [levels] for one row."""
     return {
-        variable.name: table_of(variable).rows[genes[..., column]]
+        variable.name: table_of(sketch, variable).rows[genes[..., column]]
         for column, variable in enumerate(sketch.variables)
     }
 
@@ -94,51 +86,6 @@ def _probe(sketch: Sketch) -> dict[str, IntArray]:
     return tiles(sketch, rng.integers(gene_counts(sketch), size=(PROBES, len(sketch.columns))))
 
 
-def columns_of(sketch: Sketch, tile: RegisterTile) -> list[int]:
-    """Return the columns of the genes that make up a register tile."""
-    places = {variable.name: place for place, variable in enumerate(sketch.variables)}
-    return [places[name] for name in tile.variables]
-
-
-def register_vectors(sketch: Sketch, tile: RegisterTile, genes: Genes) -> IntArray:
-    """Return [rows]: the vectors in the register tile of a tiled stage."""
-    is_masked = sketch.target.masks_remainders(in_registers=True)
-    total = np.ones(genes.shape[:-1], dtype=np.int64)
-    for place, column in enumerate(columns_of(sketch, tile)):
-        variable = sketch.variables[column]
-        innermost = table_of(variable).rows[:, -1]
-        if place == tile.vector:
-            innermost = vector_pieces(innermost, max(1, variable.lanes), is_masked=is_masked)
-        total *= innermost[genes[..., column]]
-    return total
-
-
-def is_micro_kernel(sketch: Sketch, tile: RegisterTile, genes: Genes) -> np.ndarray:
-    """Return [rows] booleans: the tile keeps the multiply-add units busy and spills nothing.
-
-    It has enough sums to hide the latency of the units, and leaves registers for the vectors that
-    are multiplied and for one broadcast factor. ("Autotuning Convolutions Is Easier Than You
-    Think", TACO 2022, chooses tiles by this first, and everything around them afterwards.)
-    """
-    registers = sketch.target.vector_registers
-    column = columns_of(sketch, tile)[tile.vector]
-    variable = sketch.variables[column]
-    is_masked = sketch.target.masks_remainders(in_registers=True)
-    innermost = table_of(variable).rows[:, -1]
-    pieces = vector_pieces(innermost, max(1, variable.lanes), is_masked=is_masked)
-    sums = register_vectors(sketch, tile, genes)
-    return (sums >= INDEPENDENT_SUMS) & (sums + pieces[genes[..., column]] + 1 <= registers)
-
-
-def within_registers(sketch: Sketch, genes: Genes, max_ratio: float) -> np.ndarray:
-    """Return [rows] booleans: no tile has more than `max_ratio` × the machine's registers.
-
-    On a GPU: the kernels keep the limits of the machine.
-    """
-    if sketch.target.kind == "cuda":
-        return are_legal(population_state(sketch, genes), sketch.target, len(genes))
-    limit = max_ratio * sketch.target.vector_registers
-    good = np.ones(len(genes), dtype=bool)
-    for tile in sketch.register_tiles:
-        good &= register_vectors(sketch, tile, genes) <= limit
-    return good
+def are_legal(sketch: Sketch, genes: Genes, options: SearchOptions = DEFAULTS) -> BoolArray:
+    """Return [rows]: which of the programs `genes` [rows, columns] keep the machine's limits."""
+    return search_space(sketch.target).legal(sketch, genes, options)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import load_code
 from ansorc.codegen.package.signature import signature_of
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.parser import parse
 from ansorc.target import Target, detect
@@ -184,7 +185,7 @@ def test_says_what_a_status_means(tmp_path: Path, status: int, words: str) -> No
     subprocess.run(["cc", "-c", "-fPIC", source, "-o", code], check=True)
     signature = signature_of(parse(kernels.TWICE), 0)
     with pytest.raises(CallError, match=words):
-        load_code(code.read_bytes(), signature, detect())(*arguments())
+        load_code(CompiledProgram(code.read_bytes()), signature, detect())(*arguments())
 
 
 def test_says_when_memory_runs_out() -> None:

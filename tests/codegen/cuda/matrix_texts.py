@@ -1,12 +1,12 @@
-"""CUDA texts for matrix units, written by hand: what a schedule is to become."""
+"""CUDA programs for matrix units, written by hand: what a schedule is to become."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from ansorc.codegen.cuda.launch import LaunchPlan
-from ansorc.codegen.cuda.prelude import prelude
-from tests.codegen.cuda.texts import launch
+from ansorc.codegen.program.device_program import DeviceProgram
+from tests.codegen.cuda.texts import kernel_of, launch, program_of
 
 A_PLACE, B_PLACE = (
     "(row) * 32 + ((part) + (row) / 2) % 4 * 8",
@@ -19,9 +19,6 @@ _PRODUCT = (
 #define B_AT(row, part) ({B_PLACE})
 """
     + """\
-extern "C" __global__ void __launch_bounds__(128) product_0(
-    const half *__restrict__ A, const half *__restrict__ B, float *__restrict__ C) {
-  extern __shared__ __align__(16) char shared_memory[];
   half *const As = reinterpret_cast<half *>(shared_memory);
   half *const Bs = reinterpret_cast<half *>(shared_memory + STAGES * 8192);
   const int t = threadIdx.x, lane = t % 32, m = t / 64 * 64, n = t / 32 % 2 * 64;
@@ -71,7 +68,6 @@ extern "C" __global__ void __launch_bounds__(128) product_0(
       store<2>(Cb + (i * 16 + j % 2 * 8) * N + j / 2 * 8, pair);
     }
   }
-}
 """
 )
 _COPY = """
@@ -85,7 +81,7 @@ _COPY = """
     }"""
 
 
-def product(m: int, n: int, k: int, stages: int) -> str:
+def product(m: int, n: int, k: int, stages: int) -> DeviceProgram:
     """C = A B, float16 to float32: blocks of 128 by 128 by 32, warps of 64 by 64."""
     body = _PRODUCT
     for place in ("k + STAGES - 1", "k"):
@@ -93,30 +89,35 @@ def product(m: int, n: int, k: int, stages: int) -> str:
     for name, value in (("STAGES", stages), ("K", k), ("N", n)):
         body = _with_number(body, name, value)
     shared = stages * (8192 + 8192)
-    plan = LaunchPlan(
-        "product",
-        (launch("product_0", (n // 128, m // 128, 1), (128, 1, 1), 0, 1, 2, shared=shared),),
-        0,
+    kernel = replace(
+        kernel_of("product_0", _parameters("half", "float"), 128, body),
+        parts=("half", "lanes", "asynchronous", "matrix_units"),
+        dynamic_memory="shared_memory",
     )
-    head = prelude(["half", "lanes", "asynchronous", "matrix_units"])
-    return f"{plan.comment()}\n{head}\n{body}"
+    grid = n // 128, m // 128, 1
+    return program_of(kernel, launch("product_0", grid, (128, 1, 1), 0, 1, 2, shared=shared))
 
 
-def tile(function: str, kind: str, sums: str) -> str:
+def tile(function: str, kind: str, sums: str) -> DeviceProgram:
     """A tile of the matrix unit by one warp, from the 32-bit registers of its lanes."""
     body = f"""\
-extern "C" __global__ void __launch_bounds__(32) tile_0(
-    const {kind} *__restrict__ A, const {kind} *__restrict__ B, {sums} *__restrict__ C) {{
   const int lane = threadIdx.x;
   const unsigned a[4] = {{A[lane * 4], A[lane * 4 + 1], A[lane * 4 + 2], A[lane * 4 + 3]}};
   const unsigned b[2] = {{B[lane * 2], B[lane * 2 + 1]}};
   {sums} c[4] = {{C[lane * 4], C[lane * 4 + 1], C[lane * 4 + 2], C[lane * 4 + 3]}};
   {function}(c[0], c[1], c[2], c[3], a, b);
   for (int i = 0; i < 4; ++i) C[lane * 4 + i] = c[i];
-}}
 """
-    plan = LaunchPlan("tile", (launch("tile_0", (1, 1, 1), (32, 1, 1), 0, 1, 2),), 0)
-    return f"{plan.comment()}\n{prelude(['half', 'matrix_units'])}\n{body}"
+    kernel = kernel_of("tile_0", _parameters(kind, sums), 32, body)
+    parts = ("half", "matrix_units")
+    return program_of(
+        replace(kernel, parts=parts), launch("tile_0", (1, 1, 1), (32, 1, 1), 0, 1, 2)
+    )
+
+
+def _parameters(kind: str, sums: str) -> str:
+    factors = (f"const {kind} *__restrict__ {name}" for name in "AB")
+    return ", ".join((*factors, f"{sums} *__restrict__ C"))
 
 
 def _with_number(text: str, name: str, value: int) -> str:

@@ -1,12 +1,14 @@
-"""Defects seeded into CUDA texts that are right: what a wrong pass would write."""
+"""Defects seeded into CUDA programs that are right: what a wrong pass would write."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from ansorc.codegen.cuda.text import cuda_text
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, lower
 from ansorc.target import Target
@@ -21,7 +23,7 @@ from tests.codegen.cuda.hand_schedules import (
     tiled_matmul,
     transpose,
 )
-from tests.codegen.cuda.proof import Experiment, sanitize, sanitized_bits, text_of_function
+from tests.codegen.cuda.proof import Experiment, program_of_function, sanitize, sanitized_bits
 
 SM_75, SM_80 = (Target.parse(f"cuda-emulated -arch={arch}") for arch in ("sm_75", "sm_80"))
 
@@ -144,26 +146,32 @@ KINDS = tuple(dict.fromkeys(defect.kind for defect in DEFECTS))
 
 @dataclass(frozen=True)
 class Mutant:
-    """A text with one defect."""
+    """A program with one defect."""
 
     kind: str
     line: int
-    text: str
+    """Of its text."""
+    program: DeviceProgram
+
+    @property
+    def lines(self) -> list[str]:
+        """Those of its text."""
+        return cuda_text(self.program).splitlines()
 
     @property
     def changed(self) -> str:
         """The line that was changed."""
-        return self.text.splitlines()[self.line - 1].strip()
+        return self.lines[self.line - 1].strip()
 
 
-def mutants_of(text: str) -> list[Mutant]:
-    """The texts that differ from `text` in one defect, each once."""
-    lines = text.splitlines()
-    start = next(place for place, line in enumerate(lines) if "__global__" in line)
-    shared = set(re.findall(r"__shared__.* (\w+)\[", text))
-    found: dict[str, Mutant] = {}
+def mutants_of(program: DeviceProgram) -> list[Mutant]:
+    """The programs that differ from `program` in one defect, each once."""
+    lines = cuda_text(program).splitlines()
+    shared = set(re.findall(r"__shared__.* (\w+)\[", "\n".join(lines)))
+    found: dict[DeviceProgram, Mutant] = {}
     is_used = False
-    for place, line in enumerate(lines[start + 1 :], start + 1):
+    for number, place, line_number in _places(program, lines):
+        line = lines[line_number - 1]
         is_used = is_used or (
             "__shared__" not in line and not shared.isdisjoint(re.findall(r"\w+", line))
         )
@@ -173,34 +181,53 @@ def mutants_of(text: str) -> list[Mutant]:
             if _ARRAY.match(line) and defect.kind != "array too small":
                 continue
             for changed in defect.changed(line):
-                new = "\n".join([*lines[:place], changed, *lines[place + 1 :]])
-                found.setdefault(new, Mutant(defect.kind, place + 1, new))
+                new = _with_line(program, number, place, changed)
+                found.setdefault(new, Mutant(defect.kind, line_number, new))
     return list(found.values())
 
 
-def texts() -> Iterator[tuple[str, str, ComputeDAG]]:
-    """The texts to be changed: name, text, definition."""
+def _places(program: DeviceProgram, lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """The lines of bodies: the number of the kernel, the place in it, the line of the text."""
+    heads = [number for number, line in enumerate(lines, 1) if "__global__" in line]
+    for number, (kernel, head) in enumerate(zip(program.kernels, heads, strict=True)):
+        first = head + 1 + bool(kernel.dynamic_memory)
+        for place in range(len(kernel.lines)):
+            yield number, place, first + place
+
+
+def _with_line(program: DeviceProgram, number: int, place: int, line: str) -> DeviceProgram:
+    kernels = list(program.kernels)
+    before = kernels[number].lines
+    kernels[number] = replace(kernels[number], lines=(*before[:place], line, *before[place + 1 :]))
+    return replace(program, kernels=tuple(kernels))
+
+
+def programs() -> Iterator[tuple[str, DeviceProgram, ComputeDAG]]:
+    """The programs to be changed: name, kernels, definition."""
     for name, (make, target) in SCHEDULES.items():
         schedule = make()
-        yield name, text_of_function(lower(schedule, "kernel"), target), schedule.dag
+        yield name, program_of_function(lower(schedule, "kernel"), target), schedule.dag
 
 
 def caught(mutant: Mutant, experiments: Sequence[Experiment]) -> str:
     """How the mutant was found out, in other processes: it may write anywhere; "" if it was not."""
     first, *others = experiments
-    found = sanitize(mutant.text, first, "address") or sanitize(mutant.text, first, "thread")
+    found = sanitize(mutant.program, first, "address") or sanitize(mutant.program, first, "thread")
     for experiment in others:
-        found = found or sanitize(mutant.text, experiment, "address")
+        found = found or sanitize(mutant.program, experiment, "address")
     return found
 
 
-def is_equivalent(mutant: Mutant, text: str, experiments: Sequence[Experiment]) -> bool:
-    """Whether the mutant computes the same bits as `text` for all experiments.
+def is_equivalent(
+    mutant: Mutant, program: DeviceProgram, experiments: Sequence[Experiment]
+) -> bool:
+    """Whether the mutant computes the same bits as `program` for all experiments.
 
-    What a text computes for one shape is a fixed formula of its inputs: sums of products and, in
+    What a program computes for one shape is a fixed formula of its inputs: sums of products and, in
     softmax and argmax, comparisons. Two such formulas that are not the same differ for almost all
     random inputs, so those that agree in every bit are the same.
     """
     return all(
-        sanitized_bits(mutant.text, each) == sanitized_bits(text, each) for each in experiments
+        sanitized_bits(mutant.program, each) == sanitized_bits(program, each)
+        for each in experiments
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import prepare
+from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.emulation.sanitize import Sanitizer, check_program
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.stmt import Function
@@ -30,9 +31,9 @@ ORDERS = 2, 3
 """Seeds of an order of blocks and of its reverse: of two that store one element each is last."""
 
 
-def text_of_function(function: Function, target: Target = EMULATED) -> str:
-    """The CUDA C of a lowered program; raise BuildError for what no GPU runs."""
-    return backend_of(target).emit(prepare(function, target), target)
+def program_of_function(function: Function, target: Target = EMULATED) -> DeviceProgram:
+    """The kernels of a lowered program; raise BuildError for what no GPU runs."""
+    return emit_cuda(prepare(function, target), target)
 
 
 @dataclass(frozen=True)
@@ -93,44 +94,44 @@ def _largest_at(columns: int) -> tuple[int, int, int]:
     return 0, columns - 1, (1 << columns.bit_length() - 1) - 1
 
 
-def emulate(text: str, experiment: Experiment, seed: int = ORDERS[0]) -> str:
-    """What is wrong with the text when it is run with fibers; "" if nothing is."""
-    workspace = aligned_empty(max(1, LaunchPlan.of_text(text).workspace_bytes), np.uint8)
+def emulate(program: DeviceProgram, experiment: Experiment, seed: int = ORDERS[0]) -> str:
+    """What is wrong with the program when it is run with fibers; "" if nothing is."""
+    workspace = aligned_empty(max(1, program.plan.workspace_bytes), np.uint8)
     arrays = experiment.arrays()
-    program = EmulatedProgram(compile_library(text))
+    loaded = EmulatedProgram(compile_library(program))
     try:
-        status = program.run(arrays, workspace.ctypes.data, 1, seed)
+        status = loaded.run(arrays, workspace.ctypes.data, 1, seed)
     except CallError as error:
         return str(error)
     finally:
-        program.close()
+        loaded.close()
     return f"status {status}" if status else experiment.compare(arrays)
 
 
-def sanitize(text: str, experiment: Experiment, sanitizer: Sanitizer) -> str:
-    """What a sanitizer finds in the text; "" if nothing, and the outputs are right."""
+def sanitize(program: DeviceProgram, experiment: Experiment, sanitizer: Sanitizer) -> str:
+    """What a sanitizer finds in the program; "" if nothing, and the outputs are right."""
     arrays = experiment.arrays()
     order = ORDERS[SANITIZERS.index(sanitizer)]
-    found = check_program(text, arrays, sanitizer, seed=order)
+    found = check_program(program, arrays, sanitizer, seed=order)
     return str(found) if found is not None else experiment.compare(arrays)
 
 
-def sanitized_bits(text: str, experiment: Experiment) -> bytes:
-    """The outputs, for both orders, of a text in which AddressSanitizer finds nothing."""
+def sanitized_bits(program: DeviceProgram, experiment: Experiment) -> bytes:
+    """The outputs, for both orders, of a program in which AddressSanitizer finds nothing."""
     found: list[Array] = []
     for order in ORDERS:
         arrays = experiment.arrays()
-        assert check_program(text, arrays, "address", seed=order) is None
+        assert check_program(program, arrays, "address", seed=order) is None
         found += arrays
     return b"".join(array.tobytes() for array in found)
 
 
-def compiled_for_gpus(text: str) -> None:
-    """Compile the text for ARCHITECTURES where NVIDIA's compiler is; raise BuildError."""
+def compiled_for_gpus(program: DeviceProgram) -> None:
+    """Compile the program for ARCHITECTURES where NVIDIA's compiler is; raise BuildError."""
     if HAS_WHEELS:
         for arch in ARCHITECTURES:
-            names = [kernel.name for kernel in compile_cubin(text, arch).resources]
-            wanted = [launch.name for launch in LaunchPlan.of_text(text).launches]
+            names = [kernel.name for kernel in compile_cubin(cuda_text(program), arch).resources]
+            wanted = [launch.name for launch in program.plan.launches]
             if sorted(names) != sorted(wanted):
                 raise BuildError(f"kernels {names}, not {wanted}")
 
@@ -140,14 +141,14 @@ def complaint_of(
 ) -> str | None:
     """What is wrong with a lowered program: "" if nothing, None where no GPU runs it."""
     try:
-        text = text_of_function(function)
+        program = program_of_function(function)
     except BuildError:
         return None
-    compiled_for_gpus(text)
-    found = emulate(text, experiment)
+    compiled_for_gpus(program)
+    found = emulate(program, experiment)
     for sanitizer in sanitizers:
-        found = found or sanitize(text, experiment, sanitizer)
-    return f"{found}\n{text}" if found else ""
+        found = found or sanitize(program, experiment, sanitizer)
+    return f"{found}\n{cuda_text(program)}" if found else ""
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:

@@ -10,7 +10,8 @@ import ansorc as ac
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.build import compile_function, prepare
 from ansorc.codegen.cuda.image import image_for
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.cuda.text import cuda_text
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
@@ -72,24 +73,23 @@ def test_an_emulated_program_is_timed_but_not_saved(tmp_path: Path) -> None:
 def test_a_gpu_gets_the_same_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(FILL_VARIABLE)  # what fills memory is part of the emulated text alone
     function = lower(SCHEDULES[name](), "kernel")
-    texts = [
+    programs = [
         backend_of(target).emit(prepare(function, target), target)
         for target in (GPU, Target.parse("cuda-emulated -arch=sm_80"))
     ]
-    assert texts[0] == texts[1]
+    assert programs[0] == programs[1]
     code = compile_function(function, GPU).code
-    plan, image = LaunchPlan.of_code(code)
-    assert plan == LaunchPlan.of_text(texts[0])
-    assert image[:4] == b"\x7fELF"
-    assert LaunchPlan.text_of(code) == texts[0]
+    assert code.source == programs[0]
+    assert code.image[:4] == b"\x7fELF"
+    assert CompiledProgram.from_bytes(code.to_bytes()) == code
 
 
 @needs_wheels
 def test_a_program_is_saved_in_four_forms() -> None:
     code = compile_function(lower(SCHEDULES["transpose"](), "kernel"), GPU).code
-    assert image_for(".cu", code, GPU).startswith(b"// launches: ")
+    assert image_for(".cu", code, GPU).startswith(b'extern "C" __global__ void')
     assert b".target sm_80" in image_for(".ptx", code, GPU)
-    assert image_for(".cubin", code, GPU) == LaunchPlan.of_code(code)[1]
+    assert image_for(".cubin", code, GPU) == code.image
     assert len(image_for(".fatbin", code, GPU)) > 4 * len(image_for(".cubin", code, GPU)) / 2
     with pytest.raises(BuildError, match=r"'\.so' does not say what to write for a GPU"):
         image_for(".so", code, GPU)
@@ -98,8 +98,8 @@ def test_a_program_is_saved_in_four_forms() -> None:
 @needs_wheels
 def test_what_is_shown_of_a_program() -> None:
     backend = backend_of(GPU)
-    text = backend.emit(prepare(lower(SCHEDULES["matmul"](), "kernel"), GPU), GPU)
-    shown = {view: listing(text, GPU) for view, listing in backend.listings.items()}
-    assert shown["cuda"] == text
+    source = backend.emit(prepare(lower(SCHEDULES["matmul"](), "kernel"), GPU), GPU)
+    shown = {view: listing(source, GPU) for view, listing in backend.listings.items()}
+    assert shown["cuda"] == cuda_text(source)
     assert ".entry kernel_0" in shown["ptx"]
     assert "FFMA" in shown["sass"]

@@ -10,8 +10,9 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.cuda.emit import emit_cuda
-from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
+from ansorc.codegen.program.launch_plan import KernelArgument
 from ansorc.errors import BuildError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
@@ -65,6 +66,10 @@ def ready(text: str) -> Function:
     return run_passes(CUDA_PASSES, parse(text), TARGET)
 
 
+def text_of(function: Function) -> str:
+    return cuda_text(emit_cuda(function, TARGET))
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_passes_keep_the_meaning(name: str) -> None:
     state = SCHEDULES[name]
@@ -83,14 +88,14 @@ def test_the_passes_keep_the_meaning(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["transpose", "matmul"])
 def test_the_text_is_readable(name: str) -> None:
-    text = emit_cuda(prepared(SCHEDULES[name], name), TARGET)
+    text = text_of(prepared(SCHEDULES[name], name))
     kernel = text[text.index('extern "C"') :]
     assert kernel == (GOLDEN / f"{name}.cu").read_text()
 
 
 def test_every_schedule_has_a_text_with_its_plan() -> None:
     for state in SCHEDULES.values():
-        plan = LaunchPlan.of_text(emit_cuda(prepared(state), TARGET))
+        plan = emit_cuda(prepared(state), TARGET).plan
         assert [launch.name for launch in plan.launches] == ["kernel_0"]
         assert plan.workspace_bytes == 0
 
@@ -99,7 +104,7 @@ def test_every_schedule_has_a_text_with_its_plan() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_the_texts_compile_without_spills(arch: str) -> None:
     for name, state in SCHEDULES.items():
-        cubin = compile_cubin(emit_cuda(prepared(state), TARGET), arch)
+        cubin = compile_cubin(text_of(prepared(state)), arch)
         for kernel in cubin.resources:
             assert kernel.spill_store_bytes == 0, name
             assert kernel.stack_bytes == 0, name
@@ -109,7 +114,7 @@ def test_the_texts_compile_without_spills(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_the_inner_loop_of_a_large_product_is_multiply_adds(arch: str) -> None:
     state = tiled_matmul(matmul_dag(512, 512, 512), (2, 16, 4), (2, 16, 4), 8, 4)
-    cubin = compile_cubin(emit_cuda(prepared(state), TARGET), arch)
+    cubin = compile_cubin(text_of(prepared(state)), arch)
     sass = disassemble(cubin.image)
     loop = max(re.split(r"^\.L_\w+:", sass, flags=re.M), key=lambda part: part.count("FFMA"))
     operations = re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\d+ )?([A-Z0-9.]+)", loop)
@@ -137,7 +142,7 @@ def test_what_is_kept_between_kernels_lies_in_the_workspace() -> None:
     a = ac.placeholder((100,), name="A")
     b = ac.compute((100,), lambda i: a[i] + 1.0, name="B")
     s = ac.schedule(ac.ComputeDAG([a, ac.compute((100,), lambda i: b[99 - i], name="C")]))
-    plan = LaunchPlan.of_text(emit_cuda(prepared(s.bind("B", "i", "threadIdx.x")), TARGET))
+    plan = emit_cuda(prepared(s.bind("B", "i", "threadIdx.x")), TARGET).plan
     first, second = plan.launches
     assert first.arguments == (KernelArgument("parameter", 0), KernelArgument("workspace", 0))
     assert second.arguments == (KernelArgument("parameter", 1), KernelArgument("workspace", 0))
@@ -195,7 +200,7 @@ def test_what_no_gpu_launches_is_refused(text: str, reason: str) -> None:
 
 
 def test_register_tiles_have_no_tests_inside() -> None:
-    text = emit_cuda(prepared(SCHEDULES["matmul with tails"]), TARGET)
+    text = text_of(prepared(SCHEDULES["matmul with tails"]))
     tiles = [part for part in text.split("__syncthreads") if "+ A_shared" in part]
     for tile in tiles:
         before = tile[: tile.index("+ A_shared")]
@@ -252,8 +257,8 @@ kernel f(A: float32[32, 32], B: float32[32, 32]):
         for i in 0..32:
             B[i, t] = S[t, i]
 """
-    assert "__shared__ __align__(16) float S[1056];" in emit_cuda(ready(text), TARGET)
-    straight = emit_cuda(ready(text.replace("S[t, i]", "S[i, t] + S[31 - i, t]")), TARGET)
+    assert "__shared__ __align__(16) float S[1056];" in text_of(ready(text))
+    straight = text_of(ready(text.replace("S[t, i]", "S[i, t] + S[31 - i, t]")))
     assert "float S[1024];" in straight
 
 
@@ -261,7 +266,7 @@ def test_padding_is_loaded_as_whole_vectors() -> None:
     a = ac.placeholder((6, 16), name="A")
     b = ac.compute((8, 16), lambda i, j: ac.if_then_else(i < 6, a[i, j], 0.0), name="B")
     s = ac.schedule(ac.ComputeDAG([a, b])).split("B", "j", [4]).vectorize("B", "j.1")
-    text = emit_cuda(prepared(s.bind("B", "i", "blockIdx.x")), TARGET)
+    text = text_of(prepared(s.bind("B", "i", "blockIdx.x")))
     assert "i < 6 ? load<4>(&A[i * 16 + j_0 * 4]) : fill<4, float>(0.0f));" in text
 
 
@@ -273,8 +278,8 @@ kernel f(A: float32[70000, 2]):
             A[b, c] = 1.0
 """
     found = emit_cuda(ready(text), TARGET)
-    assert LaunchPlan.of_text(found).launches[0].grid == (140000, 1, 1)
-    assert "A[b_c] = 1.0f;" in found
+    assert found.plan.launches[0].grid == (140000, 1, 1)
+    assert "A[b_c] = 1.0f;" in cuda_text(found)
 
 
 def test_what_threads_exchange_through_memory_is_no_restricted_pointer() -> None:
@@ -285,6 +290,6 @@ def test_what_threads_exchange_through_memory_is_no_restricted_pointer() -> None
     r = ac.compute((4, 4), lambda i, j: 1.0 - t[i, j], name="R")
     s = ac.schedule(ComputeDAG([a, r])).bind("R", "j", "threadIdx.z")
     s = s.compute_at("T", "R", "i").bind("T", "i", "threadIdx.y")
-    text = emit_cuda(prepared(s), TARGET)
+    text = text_of(prepared(s))
     assert "const float *__restrict__ A, float *__restrict__ R, float *T)" in text
     assert text.count("__syncthreads();") == 2

@@ -1,4 +1,4 @@
-"""Defects that are seeded into texts are found: by numbers, or by a sanitizer."""
+"""Defects that are seeded into programs are found: by numbers, or by a sanitizer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.codegen.cuda.mutants import KINDS, Mutant, caught, is_equivalent, mutants_of, texts
+from ansorc.codegen.program.device_program import DeviceProgram
+from tests.codegen.cuda.mutants import KINDS, Mutant, caught, is_equivalent, mutants_of, programs
 from tests.codegen.cuda.proof import Experiment
 
 QUICK = ("barrier removed", "index off by one", "tail predicate lost", "wrong swizzle")
@@ -16,10 +17,10 @@ LEAST_FOUND = 0.99
 
 @dataclass(frozen=True)
 class Seeded:
-    """A mutant, the right text that it was made of, and what both are run on."""
+    """A mutant, the right program that it was made of, and what both are run on."""
 
     name: str
-    text: str
+    program: DeviceProgram
     mutant: Mutant
     experiments: tuple[Experiment, Experiment]
 
@@ -28,12 +29,12 @@ class Seeded:
 
 
 def seeded() -> list[Seeded]:
-    """All mutants of all texts."""
+    """All mutants of all programs."""
     return [
-        Seeded(name, text, mutant, experiments)
-        for name, text, dag in texts()
+        Seeded(name, program, mutant, experiments)
+        for name, program, dag in programs()
         for experiments in [(Experiment.of(dag), Experiment.of(dag, 1, is_wide=True))]
-        for mutant in mutants_of(text)
+        for mutant in mutants_of(program)
     ]
 
 
@@ -54,12 +55,12 @@ def test_a_loss_that_changes_nothing_is_told_from_one_that_does() -> None:
     harmless = next(
         each for each in every
         if each.mutant.changed.endswith("i_2_j_2 < 30) {")
-        and "B_shared[" in each.mutant.text.splitlines()[each.mutant.line]
+        and "B_shared[" in each.mutant.lines[each.mutant.line]
     )  # fmt: skip
     assert escaped([harmless])
-    assert is_equivalent(harmless.mutant, harmless.text, harmless.experiments)
+    assert is_equivalent(harmless.mutant, harmless.program, harmless.experiments)
     lost = next(each for each in every if each.mutant.kind == "wrong start")
-    assert not is_equivalent(lost.mutant, lost.text, lost.experiments)
+    assert not is_equivalent(lost.mutant, lost.program, lost.experiments)
 
 
 @pytest.mark.nightly
@@ -69,7 +70,7 @@ def test_mutants_are_found() -> None:
     assert len(every) >= 2000, Counter(each.mutant.kind for each in every)
     survivors = escaped(every)
     missed = [
-        each for each in survivors if not is_equivalent(each.mutant, each.text, each.experiments)
+        each for each in survivors if not is_equivalent(each.mutant, each.program, each.experiments)
     ]
     counted = len(every) - len(survivors) + len(missed)
     assert counted - len(missed) >= LEAST_FOUND * counted, "\n".join(map(str, missed))

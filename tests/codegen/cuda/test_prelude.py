@@ -10,10 +10,13 @@ import pytest
 
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.target.gpu_requests import wavefronts
 from tests.codegen.cuda.matrix_texts import A_PLACE, B_PLACE, product, tile
+from tests.codegen.cuda.texts import changed
 from tests.codegen.cuda.wheels import needs_wheels
 
 rng = np.random.default_rng(0)
@@ -26,8 +29,8 @@ def aligned(array: Array) -> Array:
     return memory
 
 
-def run(text: str, *arrays: Array) -> None:
-    assert EmulatedProgram(compile_library(text)).run(arrays, None) == 0
+def run(program: DeviceProgram, *arrays: Array) -> None:
+    assert EmulatedProgram(compile_library(program)).run(arrays, None) == 0
 
 
 def elements(function: str, *shape: int) -> tuple[Array, Array]:
@@ -95,11 +98,9 @@ def test_a_product_through_shared_memory(stages: int) -> None:
     ],
 )
 def test_what_is_wrong_computes_something_else(old: str, new: str) -> None:
-    text = product(128, 256, 160, 3)
-    assert old in text
     a, b, c = operands(128, 256, 160)
     padded = aligned(np.zeros((130, 256), np.float32))
-    run(text.replace(old, new, 1), a, b, padded)
+    run(changed(product(128, 256, 160, 3), old, new, 1), a, b, padded)
     c[...] = padded[:128]
     assert not np.allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=1e-2)
 
@@ -129,7 +130,7 @@ def inner_loop(sass: str) -> Counter[str]:
 @needs_wheels
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_the_machine_code_is_matrix_instructions(arch: str) -> None:
-    cubin = compile_cubin(product(4096, 4096, 4096, 3), arch)
+    cubin = compile_cubin(cuda_text(product(4096, 4096, 4096, 3)), arch)
     (resources,) = cubin.resources
     assert (resources.spill_store_bytes, resources.stack_bytes) == (0, 0)
     sass = disassemble(cubin.image)

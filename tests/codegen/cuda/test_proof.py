@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from ansorc.codegen.cuda.emulation.sanitize import Sanitizer
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.errors import BuildError, IRError
 from ansorc.schedule import Schedule, lower
 from tests.codegen.cuda.gpu_schedules import drawn_programs, searched_schedules, thread_schedules
-from tests.codegen.cuda.proof import SANITIZERS, Experiment, complaint_of, text_of_function
+from tests.codegen.cuda.proof import SANITIZERS, Experiment, complaint_of, program_of_function
 from tests.search.every_operator import NAMES, computation
 
 SAMPLED = NAMES[::12]
@@ -52,7 +53,7 @@ def check_schedule(state: Schedule, sanitizers: Sequence[Sanitizer] = ()) -> str
     """The text of a program that is right, "" of one that no GPU runs."""
     try:
         function = lower(state, "kernel")
-        text = text_of_function(function)
+        text = cuda_text(program_of_function(function))
     except (BuildError, IRError):
         return ""
     experiment = Experiment.of(state.dag, len(state.steps))

@@ -20,6 +20,7 @@ from ansorc.codegen.call.arguments import checked_arrays, packed_weight
 from ansorc.codegen.call.build import build_function
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.package.signature import Signature, signature_of
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import CallError
 from ansorc.ir.packing import PackedWeight
 from ansorc.ir.parser import parse
@@ -238,7 +239,7 @@ def of_c(tmp_path: Path, body: str) -> Module:
     source, code = tmp_path / "twice.c", tmp_path / "twice.o"
     source.write_text(f"int twice(float *a, float *b, void *w, int t) {{ {body} }}")
     subprocess.run(["cc", "-c", "-O1", "-fPIC", source, "-o", code], check=True)
-    return load_code(code.read_bytes(), signature_of(parse(TWICE), 0), NATIVE)
+    return load_code(CompiledProgram(code.read_bytes()), signature_of(parse(TWICE), 0), NATIVE)
 
 
 def test_a_status_is_told_by_every_kind_of_call(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ansorc.codegen.base import Backend
 from ansorc.codegen.cuda.backend import Cuda
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.program.compiled import CompiledProgram
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.target import Target
 from tests.e2e.cuda.images import image_of
 
@@ -15,8 +16,8 @@ TARGET = "cuda -arch=sm_90 -backend=tests.e2e.cuda.driver_backend"
 
 
 class CudaByDriver(Cuda):
-    def compile(self, text: str, target: Target) -> bytes:
-        return LaunchPlan.of_text(text).with_image(image_of(text), text)
+    def compile(self, source: DeviceProgram, target: Target) -> CompiledProgram:
+        return CompiledProgram(image_of(source), source)
 
 
 BACKEND: Backend = CudaByDriver()

@@ -1,19 +1,18 @@
-"""Images for the emulated driver: the library that g++ makes of a CUDA text, launch by launch."""
+"""Images for the emulated driver: the library that g++ makes of a program, launch by launch."""
 
 from __future__ import annotations
 
 from ansorc.codegen.cuda.emulation.compiler import compile_cxx_text
 from ansorc.codegen.cuda.emulation.source import emulation_source
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.program.device_program import DeviceProgram
 
 FLAGS = ("-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_SOURCE")
 
 
-def image_of(text: str) -> bytes:
-    """Return the image of a CUDA text of ansorc; raise BuildError with the compiler's words."""
-    plan = LaunchPlan.of_text(text)
-    entries = (entry(one.name, len(one.arguments)) for one in plan.launches)
-    source = "\n".join([emulation_source(text), *dict.fromkeys(entries)])
+def image_of(program: DeviceProgram) -> bytes:
+    """Return the image of a program of ansorc; raise BuildError with the compiler's words."""
+    entries = (entry(one.name, len(one.arguments)) for one in program.plan.launches)
+    source = "\n".join([emulation_source(program), *dict.fromkeys(entries)])
     return compile_cxx_text(source, *FLAGS)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.base import NetworkTextBackend, backend_of
+from ansorc.codegen.base import NetworkSourceBackend, backend_of
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, planned_network
@@ -30,8 +31,8 @@ def test_mobilenet_is_compiled_without_spills() -> None:
     network = Network.of(ac.from_onnx(mobilenet_v2()), EMULATED)
     programs = chosen_programs(network, ProgramChoice(Path("none.db"), use_default=True))
     backend = backend_of(EMULATED)
-    assert isinstance(backend, NetworkTextBackend)
-    text = backend.network_text(planned_network(network, programs))
+    assert isinstance(backend, NetworkSourceBackend)
+    text = cuda_text(backend.network_source(planned_network(network, programs)))
     for arch in ("sm_80", "sm_90"):
         compiled = compile_cubin(text, arch)
         assert sum(one.spill_store_bytes for one in compiled.resources) == 0

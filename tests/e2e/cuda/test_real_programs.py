@@ -37,7 +37,10 @@ def complaint_of(state: Schedule, experiment: Experiment, target: Target) -> str
         compiled = compile_function(lower(state, "kernel"), target)
     except (BuildError, IRError):
         return None
-    kernel = CudaKernel(compiled.code, compiled.signature, facts_of(FIRST_DEVICE).arch)
+    kernel = CudaKernel(
+        compiled.code.device_program.plan, compiled.code.image, compiled.signature,
+        facts_of(FIRST_DEVICE).arch,
+    )  # fmt: skip
     found: set[bytes] = set()
     for _ in range(CALLS):
         arrays = experiment.arrays()

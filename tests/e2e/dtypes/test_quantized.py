@@ -14,12 +14,12 @@ from ansorc.errors import LanguageError
 from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.default import default_steps
+from ansorc.search.cpu.default import default_steps
+from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.dot_product import is_tensorized
-from ansorc.search.space import design_space, encode, steps
+from ansorc.search.space import design_space, encode, extract, steps
 from ansorc.target import Target
 from tests.support.assumed import executable
 from tests.support.narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, run, values
@@ -176,11 +176,11 @@ def test_refusals(make: Callable[[], ac.Tensor], words: str) -> None:
 
 def test_the_instruction_is_a_rule_like_the_others() -> None:
     dag, target = layer("u8s8", 32, 64, 32, is_relu=True), Target.parse(SPR)
-    found = [s for s in generate(dag, target) if is_tensorized(s)]
+    found = [s for s in generate(dag, target, RULES) if is_tensorized(s)]
     assert [sketch.derivation[-1].rule for sketch in found] == [
         "TensorizeDotProduct",
         "TensorizeDotProduct",
     ]
-    assert not [s for s in generate(dag, Target.parse(ZEN3)) if is_tensorized(s)]
-    others = [s.name for s in generate(dag, target) if not is_tensorized(s)]
-    assert others == [s.name for s in generate(dag, Target.parse(ZEN3))]
+    assert not [s for s in generate(dag, Target.parse(ZEN3), RULES) if is_tensorized(s)]
+    others = [s.name for s in generate(dag, target, RULES) if not is_tensorized(s)]
+    assert others == [s.name for s in generate(dag, Target.parse(ZEN3), RULES)]

@@ -11,10 +11,10 @@ from ansorc.schedule import replay
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import MACHINE_FEATURES
 from ansorc.search.features.columns import FloatArray, columns_of, values_of
-from ansorc.search.features.extract import FeatureSet
+from ansorc.search.features.feature_set import FeatureSet
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import design_space, steps
+from ansorc.search.space import design_space, extract, steps
 from ansorc.target import Target
 from tests.search.small_dags import TARGET, matmul
 
@@ -50,8 +50,8 @@ GENES = sample(SKETCH, 20, np.random.default_rng(0), EVEN)
 
 def test_it_stands_behind_the_others() -> None:
     assert EXTENDED.names == (*MACHINE_FEATURES.names, "share.reduce_share")
-    found = EXTENDED.extract(SKETCH, GENES, TARGET)
-    known = MACHINE_FEATURES.extract(SKETCH, GENES, TARGET)
+    found = extract(SKETCH, GENES, TARGET, EXTENDED)
+    known = extract(SKETCH, GENES, TARGET, MACHINE_FEATURES)
     np.testing.assert_array_equal(found[..., :-1], known)
     product, relu = found[..., -1].T  # 16 terms of each of 16 x 16 results are 4 of 12 bits
     np.testing.assert_allclose(product, 1 / 3, rtol=1e-6)
@@ -59,7 +59,7 @@ def test_it_stands_behind_the_others() -> None:
 
 
 def test_a_row_has_what_the_program_has_alone() -> None:
-    together = EXTENDED.extract(SKETCH, GENES, TARGET)
+    together = extract(SKETCH, GENES, TARGET, EXTENDED)
     for row, genes in zip(together, GENES, strict=True):
         alone = EXTENDED.extract_state(replay(SKETCH.dag, steps(SKETCH, genes)), TARGET)
         np.testing.assert_allclose(alone[0], row, rtol=1e-6)

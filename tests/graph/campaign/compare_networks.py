@@ -52,12 +52,18 @@ class Outcome:
     detail: str = ""
 
 
-def compare(model: onnx.ModelProto, inputs: Mapping[str, Array], *, is_quantised: bool) -> Outcome:
+def compare(
+    model: onnx.ModelProto,
+    inputs: Mapping[str, Array],
+    *,
+    is_quantised: bool,
+    build: Callable[[ac.Graph], ac.NetworkModule] = ac.build,
+) -> Outcome:
     """Import, build and run `model`, and return whether ONNX Runtime, or float64, says the same."""
     began = time.monotonic()
     try:
         graph = ac.from_onnx(model)
-        results = ac.build(graph).run(dict(inputs))
+        results = build(graph).run(dict(inputs))
     except (InternalError, IRError) as error:
         return Outcome("bare", time.monotonic() - began, f"our fault: {error}"[:600])
     except AnsorcError as error:

@@ -1,7 +1,7 @@
 """Random networks beside ONNX Runtime: none wrong, none slow, no exception but ansorc's.
 
-`make nightly` runs 3,000 of our own and 1,500 of the public fuzzer NNSmith, the default suite a
-few.
+`make nightly` runs 3,000 of our own, 100 of them tuned, too, and 1,500 of the public fuzzer
+NNSmith, the default suite a few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 BLOCK = 100
 """Networks that one process compares."""
-OWN, NNSMITH = 3000, 1500
+OWN, NNSMITH, TUNED = 3000, 1500, 100
 SLOW = 30.0
 """Seconds to import, build and run."""
 UNSTEADY = 5
@@ -51,10 +51,14 @@ def run_worker(source: str, first: int, last: int) -> list[dict[str, object]]:
     return outcomes
 
 
-def complaints(outcomes: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the networks that are wrong, that crash, or that take too long."""
+def complaints(outcomes: list[dict[str, object]], seconds: float = SLOW) -> list[dict[str, object]]:
+    """Return the networks that are wrong, that crash, or that take more than `seconds`."""
     faults = {"wrong", "bare", "crash"}
-    return [one for one in outcomes if one["kind"] in faults or float(str(one["seconds"])) > SLOW]
+    return [
+        outcome
+        for outcome in outcomes
+        if outcome["kind"] in faults or float(str(outcome["seconds"])) > seconds
+    ]
 
 
 def require_right(outcomes: list[dict[str, object]]) -> None:
@@ -73,6 +77,13 @@ def test_a_few_networks_are_right() -> None:
 @pytest.mark.parametrize("first", range(0, OWN, BLOCK))
 def test_networks_of_our_own_are_right(first: int) -> None:
     require_right(run_worker("own", first, first + BLOCK))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_tuned_networks_are_right() -> None:
+    outcomes = run_worker("tuned", 0, TUNED)
+    assert not complaints(outcomes, seconds=10 * SLOW)
 
 
 @pytest.mark.nightly

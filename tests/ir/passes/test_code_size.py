@@ -66,7 +66,7 @@ def test_equal_text_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansorc.codegen.llvm.backend.compile_object", count)
     cache = CompileCache(capacity_bytes=100)
     for text in ("a", "b", "a", "c", "a", "b"):
-        assert cache.compile(text, detect()) == bytes(40)
+        assert cache.compile(text, detect()).image == bytes(40)
     assert compiled == ["a", "b", "c", "b"]  # c drove out b, which was not used lately
     assert cache.hits == 2
 

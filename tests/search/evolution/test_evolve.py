@@ -21,10 +21,9 @@ from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.selection import ExplorationBonus, SelectionPool, select
 from ansorc.search.evolution.variation import Offspring, Parents, Variation, neighbourhood_of
 from ansorc.search.features import FEATURE_NAMES, Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import Growth, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import Space, design_space, phenotype_keys
+from ansorc.search.space import Space, design_space, extract, phenotype_keys
 from ansorc.search.space.genes import gene_counts
 from tests.search.workloads import ZEN, matmul, transpose
 

@@ -18,10 +18,9 @@ from ansorc.search.evolution.population import fitness_of, preselected
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import neighbourhood_of, neighbours
 from ansorc.search.features import Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import Space, design_space, phenotype_keys, tiles
+from ansorc.search.space import Space, design_space, extract, phenotype_keys, tiles
 from tests.search.workloads import ZEN, matmul
 
 OPTIONS = SearchOptions(trials_per_round=20)
@@ -50,7 +49,7 @@ def improved(
 def test_neighbours_differ_in_one_gene_by_one_move() -> None:
     sketch = MATMUL.sketches[0]
     row = sample(sketch, 1, np.random.default_rng(1), OPTIONS)[0]
-    found = neighbours(sketch, row, OPTIONS.max_register_ratio)
+    found = neighbours(sketch, row, OPTIONS)
     assert ((found != row).sum(axis=1) == 1).all()
     assert len(np.unique(found, axis=0)) == len(found) > 20
     before, after = tiles(sketch, row), tiles(sketch, found)
@@ -73,7 +72,7 @@ def test_all_neighbours_are_proposed_once_and_then_none() -> None:
         for candidate in found[:3]:
             replay(MATMUL.dag, candidate.steps)
     sketch = MATMUL.sketches[0]
-    around = neighbours(sketch, seeds[0].genes, OPTIONS.max_register_ratio)
+    around = neighbours(sketch, seeds[0].genes, OPTIONS)
     expected = set(phenotype_keys(sketch, around).tolist()) - {seeds[0].key}
     assert measured == expected
 

@@ -14,12 +14,11 @@ from ansorc.search.evolution.local_search import local_search
 from ansorc.search.evolution.population import initial_population, population_of, with_seeds
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import Features, estimated_cycles
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Strategy
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, Space, design_space, phenotype_keys
+from ansorc.search.space import Genes, Space, design_space, extract, phenotype_keys
 from ansorc.target import Target
 from tests.search.workloads import ZEN, matmul, transpose
 

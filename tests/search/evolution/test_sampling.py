@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from ansorc.lang import ComputeDAG
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
+from ansorc.search.cpu.register_tiles import is_micro_kernel, register_vectors
+from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.options import PAPER, SearchOptions
@@ -19,11 +21,9 @@ from ansorc.search.space import (
     choice_values,
     design_space,
     population_state,
-    register_vectors,
     steps,
     tiles,
 )
-from ansorc.search.space.genes import is_micro_kernel
 from ansorc.target import Target
 from tests.search.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_layer, matmul
 
@@ -36,7 +36,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def plain_matmul(target: Target = TARGET) -> Sketch:
-    return completed(generate(BIG, target)[2], 1)[0]
+    return completed(generate(BIG, target, RULES)[2], 1)[0]
 
 
 def sketches_of(dag: ComputeDAG) -> tuple[Sketch, ...]:

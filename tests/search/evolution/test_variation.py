@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansorc.search.cpu.register_tiles import register_vectors
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import (
     MISSING,
@@ -18,9 +19,8 @@ from ansorc.search.evolution.variation import (
     neighbourhood_of,
     translated,
 )
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import Genes, Space, design_space, register_vectors, steps, tiles
+from ansorc.search.space import Genes, Space, design_space, extract, steps, tiles
 from ansorc.search.space.nodes import Gene, nodes_of
 from tests.search.small_dags import DAGS, TARGET, check_meaning
 

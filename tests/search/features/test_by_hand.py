@@ -15,7 +15,7 @@ from ansorc.lang import sum as total
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features import COLUMNS, FEATURE_NAMES
-from ansorc.search.gpu.feature_sets import extract_state
+from ansorc.search.space import extract_state
 from ansorc.target import Target
 from tests.search.workloads import convolution, matmul, transpose
 

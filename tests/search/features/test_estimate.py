@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ansorc.schedule import Schedule, schedule
-from ansorc.search.gpu.feature_sets import extract_state
 from ansorc.search.model import RooflineModel
+from ansorc.search.space import extract_state
 from tests.search.workloads import ZEN, matmul
 
 

@@ -23,7 +23,14 @@ from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
-from ansorc.search.space import Space, choice_values, design_space, population_state, steps
+from ansorc.search.space import (
+    Space,
+    choice_values,
+    design_space,
+    extract,
+    population_state,
+    steps,
+)
 from ansorc.search.space.genes import Genes
 from tests.search.features import brute_force
 from tests.search.features.enumerated import Run
@@ -174,7 +181,7 @@ def check_buffers(run: Run, found: dict[str, float], accesses: dict[str, Access]
 def test_random_programs_do_what_their_features_say(name: str, seed: int) -> None:
     sketch, genes = drawn(name, seed)
     sets = (MACHINE_FEATURES, PAPER_FEATURES)
-    rows = [features.extract(sketch, genes, ZEN) for features in sets]
+    rows = [extract(sketch, genes, ZEN, features) for features in sets]
     stages = [s.name for s in population_state(sketch, genes).stages if not s.is_inlined]
     for row in range(len(genes)):
         runs = runs_of(sketch, genes[row])

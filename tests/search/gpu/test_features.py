@@ -11,9 +11,16 @@ from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles
 from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions, estimated_seconds
-from ansorc.search.gpu.feature_sets import GPU_FEATURES, extract, extract_state
+from ansorc.search.gpu.features import GPU_FEATURES
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import choice_values, design_space, population_state, steps
+from ansorc.search.space import (
+    choice_values,
+    design_space,
+    extract,
+    extract_state,
+    population_state,
+    steps,
+)
 from ansorc.search.space.genes import Genes, table_of
 from tests.search import small_dags
 from tests.search.gpu.counted_requests import counted_requests
@@ -29,7 +36,7 @@ EXPERT = {
 
 
 def chosen(sketch: Sketch, tiles: dict[str, tuple[int, ...]]) -> Genes:
-    row = [table_of(v).find(np.array(tiles[v.name])) for v in sketch.variables]
+    row = [table_of(sketch, v).find(np.array(tiles[v.name])) for v in sketch.variables]
     return np.array([*row, *(0 for _ in sketch.choices)])
 
 
@@ -100,7 +107,7 @@ def test_requests_and_sectors_are_those_of_the_lowered_program(seed: int) -> Non
     drawn = sample(sketch, 64, np.random.default_rng(seed))
     is_whole = np.ones(len(drawn), dtype=bool)
     for column, variable in enumerate(sketch.variables):
-        rows = table_of(variable).rows[drawn[:, column]]
+        rows = table_of(sketch, variable).rows[drawn[:, column]]
         is_whole &= rows.prod(axis=1) == variable.extent
         terms = rows[:, 1:].prod(axis=1)  # exact where the lengths divide each other (`LoopNest`)
         is_whole &= terms & (terms - 1) == 0

@@ -15,6 +15,7 @@ from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.requests import requests_of
 from ansorc.codegen.cuda.sass import hottest_loops
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.buffer import Scope
@@ -37,7 +38,7 @@ from ansorc.search.gpu.rules import gpu_rules
 from ansorc.search.sketch.generate import RuleFailure, generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import design_space, encode, population_state, steps
-from ansorc.search.space.genes import choice_values, within_registers
+from ansorc.search.space.genes import are_legal, choice_values
 from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import matrix_dag
 from tests.codegen.cuda.wheels import needs_wheels
@@ -116,11 +117,11 @@ def _filled(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator) -> A
 def check(dag: ComputeDAG, program: tuple[Step, ...]) -> None:
     """The program, emulated, must compute what is defined."""
     rng = np.random.default_rng(3)
-    text = emit_cuda(prepared(dag, program), A100)
-    assert "mma_" in text
+    source = emit_cuda(prepared(dag, program), A100)
+    assert "mma_" in cuda_text(source)
     arrays = {b.name: _filled(b.shape, b.dtype, rng) for b in dag.params}
     wanted = evaluate(dag, [arrays[b.name] for b in dag.inputs])
-    run = EmulatedProgram(compile_library(text)).run([arrays[b.name] for b in dag.params], None)
+    run = EmulatedProgram(compile_library(source)).run([arrays[b.name] for b in dag.params], None)
     assert run == 0
     for buffer, each in zip(dag.outputs, wanted, strict=True):
         worst = np.abs(arrays[buffer.name].astype(np.float64) - each).max()
@@ -134,7 +135,7 @@ def test_programs_compute_what_is_defined(name: str) -> None:
     for number, sketch in enumerate(by_units(dag)):
         genes = sample(sketch, 1, np.random.default_rng(number))
         genes = mutate(sketch, genes, np.random.default_rng(4)) if number else genes
-        assert within_registers(sketch, genes, 1.0).all()
+        assert are_legal(sketch, genes).all()
         found = encode(sketch, steps(sketch, genes[0]))
         assert found is not None
         assert steps(sketch, found) == steps(sketch, genes[0])
@@ -148,7 +149,8 @@ def test_every_row_of_many_is_a_program() -> None:
         sketch = by_units(dag)[-1]
         genes = sample(sketch, 5, np.random.default_rng(0))
         for row in np.concatenate([genes, mutate(sketch, genes, np.random.default_rng(1))]):
-            assert "mma_f16" in emit_cuda(prepared(dag, steps(sketch, row)), A100)
+            source = emit_cuda(prepared(dag, steps(sketch, row)), A100)
+            assert "mma_f16" in cuda_text(source)
 
 
 def test_a_row_of_a_population_is_the_program_alone() -> None:
@@ -243,7 +245,7 @@ def test_the_default_of_a_product(arch: str, size: int) -> None:
     target = Target.parse(f"cuda -arch={arch}")
     dag = matrix_dag(size, size, size, "float16")
     function = prepared(dag, default_gpu_steps(dag, target), target)
-    cubin = compile_cubin(emit_cuda(function, target), arch)
+    cubin = compile_cubin(cuda_text(emit_cuda(function, target)), arch)
     (resources,) = cubin.resources
     assert (resources.spill_store_bytes, resources.stack_bytes) == (0, 0)
     (loop,) = hottest_loops(disassemble(cubin.image))

@@ -11,6 +11,8 @@ import pytest
 import ansorc as ac
 from ansorc.codegen.base import KernelResources, backend_of
 from ansorc.codegen.cuda.backend import Cuda
+from ansorc.codegen.program.device_program import DeviceProgram, KernelText
+from ansorc.codegen.program.launch_plan import LaunchPlan
 from ansorc.errors import BuildError, TargetError
 from ansorc.schedule import Step
 from ansorc.search.gpu import ranking
@@ -75,8 +77,11 @@ def test_a_cpu_is_not_ranked() -> None:
 
 def test_the_back_end_tells_resources_in_the_order_of_kernels() -> None:
     pytest.importorskip("cuda")
-    text = 'extern "C" __global__ void k_{0}(float* a) {{ a[threadIdx.x] *= {0}; }}\n'
+    kernels = tuple(
+        KernelText(f"k_{number}", ("float *a",), 32, (f"a[threadIdx.x] *= {number};",))
+        for number in (0, 2, 1)
+    )
     backend = cast(Any, backend_of(replace(TARGET)))
-    found = backend.resources("".join(text.format(number) for number in range(3)), TARGET)
+    found = backend.resources(DeviceProgram(kernels, LaunchPlan("k", ())), TARGET)
     assert len(found) == 3
     assert all(each.registers >= 1 and each.spilled_bytes == 0 for each in found)

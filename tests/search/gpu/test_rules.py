@@ -14,7 +14,7 @@ from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.space import design_space, encode, phenotype_keys, population_state, steps
-from ansorc.search.space.genes import within_registers
+from ansorc.search.space.genes import are_legal
 from ansorc.target import Target
 from ansorc.target.gpu_limits import launch_limits
 from tests.search import small_dags
@@ -83,7 +83,7 @@ def test_what_is_drawn_keeps_the_limits(machine: Target) -> None:
     children = mutate(sketch, genes, np.random.default_rng(1))
     limits = launch_limits(machine)
     for rows in (genes, children):
-        assert within_registers(sketch, rows, 1.0).all()
+        assert are_legal(sketch, rows).all()
         for kernel in kernels_of(population_state(sketch, rows)):
             assert (kernel.threads <= limits.threads).all()
             assert (kernel.threads >= 32).all()

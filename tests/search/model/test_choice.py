@@ -13,7 +13,6 @@ from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import (
     FallbackModel,
     RandomModel,
@@ -24,7 +23,7 @@ from ansorc.search.model import (
 )
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Proposals
-from ansorc.search.space import design_space
+from ansorc.search.space import design_space, extract
 from ansorc.search.task import Task
 from tests.search.workloads import ZEN, matmul
 

@@ -14,14 +14,13 @@ from ansorc.schedule import steps_to_json
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth, TreeModel
 from ansorc.search.model.training import predictions, random_folds, trained, training_set
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.record.record import Environment
-from ansorc.search.space import design_space, steps
+from ansorc.search.space import design_space, extract, steps
 from ansorc.search.task import Task
 from tests.search.workloads import ZEN, matmul
 

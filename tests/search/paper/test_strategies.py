@@ -13,13 +13,12 @@ from ansorc.schedule import lower, replay
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import all_programs
 from ansorc.search.features import Features
-from ansorc.search.gpu.feature_sets import extract
 from ansorc.search.model import NAMES, RandomModel, RooflineModel, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, SearchOptions, StrategyName
 from ansorc.search.proposals import STRATEGIES, Proposals
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Space, design_space, phenotype_keys
-from ansorc.search.space.genes import within_registers
+from ansorc.search.space import Space, design_space, extract, phenotype_keys
+from ansorc.search.space.genes import are_legal
 from ansorc.search.task import Task
 from tests.search.workloads import ZEN, matmul, transpose
 
@@ -59,7 +58,7 @@ def test_programs_are_legal_new_and_different(name: StrategyName) -> None:
     assert measured.isdisjoint(candidate.key for candidate in again.candidates)
     for candidate in again.candidates:
         sketch, row = PRODUCT.sketches[candidate.number], candidate.genes[None, :]
-        assert within_registers(sketch, row, SMALL.max_register_ratio).all()
+        assert are_legal(sketch, row, SMALL).all()
         assert int(phenotype_keys(sketch, row)[0]) == candidate.key
         np.testing.assert_array_equal(candidate.features, extract(sketch, row, ZEN)[0])
     lower(replay(PRODUCT.dag, again.candidates[0].steps))

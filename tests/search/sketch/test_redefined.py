@@ -14,6 +14,7 @@ from ansorc.lang import operators as ops
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
 from ansorc.schedule.stage import At
+from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import ABLATIONS, DEFAULTS, PAPER, SearchOptions
 from ansorc.search.sketch import Sketch, generate
@@ -43,7 +44,7 @@ def layer(size: int = 8, channels: int = 16) -> ac.ComputeDAG:
 
 
 def redefined(dag: ac.ComputeDAG, target: Target = TARGET) -> list[Sketch]:
-    return [sketch for sketch in generate(dag, target) if "winograd" in sketch.name]
+    return [sketch for sketch in generate(dag, target, RULES) if "winograd" in sketch.name]
 
 
 def test_the_sketches_of_a_convolution() -> None:
@@ -120,7 +121,7 @@ def test_operators_of_the_paper_that_are_redefined() -> None:
 
 
 def test_results_of_a_transposed_convolution_are_interleaved_block_by_block() -> None:
-    names = [sketch.name for sketch in generate(case("T2D-1-b1").dag(constant=True), TARGET)]
+    names = [sketch.name for sketch in generate(case("T2D-1-b1").dag(constant=True), TARGET, RULES)]
     assert "tile conv.phases in blocks of conv" in names
 
 
@@ -131,7 +132,7 @@ def test_what_remainders_decide_is_unrolled() -> None:
     )
     dag = ac.ComputeDAG([x, y])
     assert periods(schedule(dag).stage("y").op) == {"i": 3}
-    assert [sketch.name for sketch in generate(dag, TARGET)] == ["unroll i.1 of y", ""]
+    assert [sketch.name for sketch in generate(dag, TARGET, RULES)] == ["unroll i.1 of y", ""]
 
 
 @pytest.mark.parametrize("size", [7, 8])

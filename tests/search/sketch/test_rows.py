@@ -19,7 +19,8 @@ from ansorc.schedule import Schedule, replay, schedule
 from ansorc.schedule.lower import lower
 from ansorc.schedule.needed import find_needs
 from ansorc.schedule.stage import At, Mark, Stage
-from ansorc.search.default import default_steps
+from ansorc.search.cpu.default import default_steps
+from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.complete import completed
@@ -74,7 +75,7 @@ def test_short_rows_of_one_sum_have_sums_of_their_own(rows: int, sums: int) -> N
     )
     total = ac.compute((3,), lambda n: ac.sum(data[n, i, j], axis=[i, j]), "y")
     function = lower(schedule(ComputeDAG([data, total])).vectorize("y", "j"))
-    found = vectorize_reductions(function, 32, 16, 1 << 25, 8)
+    found = vectorize_reductions(function, 32, 32, 1 << 25, 8)
     assert f"y.lanes: float32[{sums}, 8]" in to_text(found)
     x, y = np.random.default_rng().random((3, rows, 12), np.float32), np.full(3, np.nan, np.float32)
     interpret(found, [x, y], fresh_outputs=True)
@@ -122,7 +123,9 @@ def test_one_row_of_one_head_is_no_block_of_rows() -> None:
 
 
 def test_a_search_finds_it_too() -> None:
-    names = [sketch.name for sketch in generate(ComputeDAG(attention(64, 64, causal=True)), ZEN4)]
+    names = [
+        sketch.name for sketch in generate(ComputeDAG(attention(64, 64, causal=True)), ZEN4, RULES)
+    ]
     assert "tile y.scores and y.mix in rows of y" in names
 
 
@@ -182,7 +185,7 @@ def test_sequences_of_any_length_are_right(dtype: str) -> None:
     for causal in (False, True):
         batch, heads, n, m, width = (int(rng.integers(1, most)) for most in (5, 4, 40, 300, 40))
         dag = ragged((batch, heads, n, m, width), dtype, causal=causal)
-        sketches = generate(dag, ZEN4)
+        sketches = generate(dag, ZEN4, RULES)
         drawn = completed(sketches[int(rng.integers(len(sketches)))], 1)[0]
         of_search = steps(drawn, sample(drawn, 1, rng)[0])
         q, k, v = (rng.standard_normal(t.shape).astype(np.float32) for t in dag.inputs[:3])

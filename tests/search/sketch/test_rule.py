@@ -12,10 +12,11 @@ from ansorc.errors import RuleError
 from ansorc.schedule import schedule
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.steps import Reorder, Split
+from ansorc.search.cpu.rules import cpu_rules
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import PAPER, SearchOptions
 from ansorc.search.proposals import checked_space
-from ansorc.search.sketch import PartialSketch, SketchRule, Verdict, cpu_rules, generate, rule_name
+from ansorc.search.sketch import PartialSketch, SketchRule, Verdict, generate, rule_name
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.space import sketch_rules, steps
 from ansorc.search.tune import tune_task

@@ -10,14 +10,15 @@ from ansorc.codegen.cuda.counts import counted
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.kernel import EmulatedKernel, EmulatedNetwork
-from ansorc.codegen.cuda.launch import LaunchPlan
 from ansorc.codegen.cuda.listings import LISTINGS
-from ansorc.codegen.cuda.network_text import network_text, ready_plan
+from ansorc.codegen.cuda.network_program import network_program, ready_plan
 from ansorc.codegen.llvm.backend import BACKEND as CPU
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.program.compiled import CompiledProgram
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.pipeline import Passes
@@ -46,10 +47,10 @@ class _Emulated:
 
     passes: Passes = CUDA_PASSES
     probes: Probes = _HostProbes()
-    listings: Mapping[str, Callable[[str, Target], str]] = LISTINGS
+    listings: Mapping[str, Callable[[DeviceProgram, Target], str]] = LISTINGS
 
     def capabilities(self, target: Target) -> Capabilities:
-        return Capabilities(alignment=WORKSPACE_ALIGNMENT)
+        return Capabilities(is_emulated=True, alignment=WORKSPACE_ALIGNMENT)
 
     def emit(
         self,
@@ -58,30 +59,30 @@ class _Emulated:
         packers: Sequence[Function] = (),
         *,
         is_guarded: bool = True,
-    ) -> str:
+    ) -> DeviceProgram:
         return emit_cuda(function, target, packers)
 
-    def compile(self, text: str, target: Target) -> bytes:
-        return LaunchPlan.of_text(text).with_image(compile_library(text), text)
+    def compile(self, source: DeviceProgram, target: Target) -> CompiledProgram:
+        return CompiledProgram(compile_library(source), source)
 
-    def counts(self, function: Function, text: str, target: Target) -> str:
-        return counted(function, text, target)
+    def counts(self, function: Function, source: DeviceProgram, target: Target) -> str:
+        return counted(function, source, target)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
 
-    def load(self, code: bytes, signature: Signature, target: Target) -> EmulatedKernel:
+    def load(self, code: CompiledProgram, signature: Signature, target: Target) -> EmulatedKernel:
         return EmulatedKernel(code)
 
-    def compile_part(self, text: str, target: Target) -> bytes:
-        return LaunchPlan.of_text(text).with_image(b"", text)
+    def compile_part(self, source: DeviceProgram, target: Target) -> CompiledProgram:
+        return CompiledProgram(b"", source)
 
-    def network_text(self, plan: NetworkPlan) -> str:
-        return network_text(ready_plan(plan))
+    def network_source(self, plan: NetworkPlan) -> DeviceProgram:
+        return network_program(ready_plan(plan))
 
     def load_network(self, plan: NetworkPlan, target: Target) -> EmulatedNetwork:
         ready = ready_plan(plan)
-        return EmulatedNetwork(self.compile(network_text(ready), target), ready.weights.array())
+        return EmulatedNetwork(self.compile(network_program(ready), target), ready.weights.array())
 
     def save_network(
         self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
@@ -96,7 +97,9 @@ class _Emulated:
     ) -> EmulatedNetwork:
         raise _unsaved(signature, target)
 
-    def save(self, path: Path, code: bytes, signature: Signature, target: Target) -> Artifact:
+    def save(
+        self, path: Path, code: CompiledProgram, signature: Signature, target: Target
+    ) -> Artifact:
         raise _unsaved(signature, target)
 
     def open(self, library: Path, signature: Signature, target: Target) -> EmulatedKernel:

@@ -12,6 +12,7 @@ from ansorc.codegen.cuda.emulation.source import HEADERS, emulation_source
 from ansorc.codegen.package.find_tools import CXX, find_tool
 from ansorc.codegen.package.runtime_library import cache_directory
 from ansorc.codegen.package.toolchain import compiler_version, run_tool
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.target import detect
 
 _FLAGS = ("-std=gnu++17", "-w", "-fno-exceptions", "-fno-rtti", "-fwrapv", "-ffp-contract=off")
@@ -19,9 +20,9 @@ _LIBRARY_FLAGS = ("-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_
 """With -O2 a text takes half as long again to compile, and most are run once."""
 
 
-def compile_library(text: str) -> bytes:
-    """Return a CUDA text as a shared library (see `emulation_source`); raise BuildError."""
-    return compile_cxx_text(emulation_source(text), *_LIBRARY_FLAGS)
+def compile_library(program: DeviceProgram) -> bytes:
+    """Return a program as a shared library (see `emulation_source`); raise BuildError."""
+    return compile_cxx_text(emulation_source(program), *_LIBRARY_FLAGS)
 
 
 def compile_cxx_text(source: str, *flags: str) -> bytes:

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
-from ansorc.codegen.cuda.launch import LaunchPlan
+from ansorc.codegen.program.compiled import CompiledProgram
+from ansorc.codegen.program.launch_plan import LaunchPlan
 from ansorc.ir.aligned import Array
 
 
 class EmulatedKernel:
     """A program in this process; see `base.LoadedKernel`."""
 
-    def __init__(self, code: bytes) -> None:
-        self._plan, library = LaunchPlan.of_code(code)
-        self._program = EmulatedProgram(library)
+    def __init__(self, code: CompiledProgram) -> None:
+        self._plan = code.device_program.plan
+        self._program = EmulatedProgram(code.image)
 
     def bind(
         self, arrays: Sequence[Array], workspace: int | None, threads: int
@@ -33,9 +34,9 @@ class EmulatedKernel:
 class EmulatedNetwork:
     """A network in this process, emulated; see `base.LoadedNetwork`."""
 
-    def __init__(self, code: bytes, weights: Array) -> None:
-        self._plan, library = LaunchPlan.of_code(code)
-        self._program = EmulatedProgram(library)
+    def __init__(self, code: CompiledProgram, weights: Array) -> None:
+        self._plan = code.device_program.plan
+        self._program = EmulatedProgram(code.image)
         self._weights = weights
 
     def bind(

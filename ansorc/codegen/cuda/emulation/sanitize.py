@@ -1,4 +1,4 @@
-"""Run a CUDA text once with its threads as threads of the system, watched by a sanitizer.
+"""Run a CUDA program once with its threads as threads of the system, watched by a sanitizer.
 
 ThreadSanitizer finds what threads of a block access side by side; AddressSanitizer and
 UndefinedBehaviorSanitizer find accesses outside of arrays and misaligned vectors.
@@ -21,6 +21,7 @@ import numpy as np
 
 from ansorc.codegen.cuda.emulation.compiler import compile_cxx_text
 from ansorc.codegen.cuda.emulation.source import checked_source
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array
 
@@ -60,23 +61,23 @@ class Finding:
 
 
 def check_program(
-    text: str,
+    program: DeviceProgram,
     arrays: Sequence[Array],
     sanitizer: Sanitizer,
     *,
     seed: int = 1,
     blocks: int = 1 << 62,
 ) -> Finding | None:
-    """Run `text` on `arrays`, in place; return the first thing that the sanitizer finds, or None.
+    """Run `program` on `arrays`, in place; return what the sanitizer finds first, or None.
 
     At most `blocks` blocks of each launch are run, those that come first in the order of `seed`.
     Raise BuildError if the program cannot be compiled or ends by itself.
     """
-    source = checked_source(text, [array.nbytes for array in arrays])
-    program = compile_cxx_text(source, "-O1", "-g", "-fno-omit-frame-pointer", *_FLAGS[sanitizer])
+    source = checked_source(program, [array.nbytes for array in arrays])
+    binary = compile_cxx_text(source, "-O1", "-g", "-fno-omit-frame-pointer", *_FLAGS[sanitizer])
     with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
         path, before, after = (Path(directory, name) for name in ("kernel", "before", "after"))
-        path.write_bytes(program)
+        path.write_bytes(binary)
         path.chmod(0o700)
         before.write_bytes(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
         command = [str(path), str(before), str(after), str(seed), str(blocks)]

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ansorc.codegen.cuda.launch import KernelArgument, LaunchPlan
+from ansorc.codegen.cuda.text import SHARED_ALIGNMENT, cuda_text
+from ansorc.codegen.program.device_program import DeviceProgram
+from ansorc.codegen.program.launch_plan import KernelArgument, LaunchPlan
 from ansorc.errors import BuildError
 
 HEADERS = Path(__file__).parent
 """The directory of the headers."""
-_WAITS = re.compile(
-    r"\b(__syncthreads|__syncwarp|__shfl\w*|__(?:any|all|ballot)_sync|load_matrices\w*|mma_\w+)"
-    r"\s*\("
-)
-_KERNEL = re.compile(
-    r"\b__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(?P<name>\w+)\s*\("
-)
-_DYNAMIC = re.compile(r"\bextern\s+__shared__\b(?P<rest>[^;]*?\b(?P<name>\w+)\s*\[\s*\]\s*;)")
+_DYNAMIC = "char *const {0} = {0}_memory;"
 
 
-def emulation_source(text: str) -> str:
+def emulation_source(program: DeviceProgram) -> str:
     """Return C++ with the function
 
     `int ansorc_emulate(void *const *parameters, char *workspace, int64_t calls, uint64_t seed,
     double *seconds)`,
 
-    which runs all launches of `text` and returns 0, or why not (`ansorc_emulation_failure` has the
-    words). To `seconds`, unless it is null, it adds what each launch took. Raise BuildError if
-    it is no text of ansorc.
+    which runs all launches of `program` and returns 0, or why not (`ansorc_emulation_failure` has
+    the words). To `seconds`, unless it is null, it adds what each launch took.
     """
-    plan = LaunchPlan.of_text(text)
+    plan = program.plan
     poison = f"__builtin_memset(workspace, 0xff, {plan.workspace_bytes});"
     return "\n".join([
         '#include "fibers.h"',
-        *_body(text, plan),
+        *_body(program),
         'extern "C" __attribute__((visibility("default"))) int ansorc_emulate(',
         "    void *const *parameters, char *workspace, int64_t calls, uint64_t seed,",
         "    double *seconds) {",
@@ -45,7 +38,7 @@ def emulation_source(text: str) -> str:
         "  for (; calls > 0; --calls) {",
         *([poison] if plan.workspace_bytes else []),
         "  emulation::Clock clock;",
-        *_launches(text, plan),
+        *_launches(program),
         "  }",
         "  return 0;",
         "}",
@@ -53,13 +46,13 @@ def emulation_source(text: str) -> str:
     ])  # fmt: skip
 
 
-def checked_source(text: str, parameter_bytes: Sequence[int]) -> str:
+def checked_source(program: DeviceProgram, parameter_bytes: Sequence[int]) -> str:
     """Return C++ of a program that runs all launches once, with threads, for a sanitizer.
 
     Its arguments are a file with the parameters one after another, a file for what becomes of
     them, the seed, and the most blocks of a launch that are run.
     """
-    plan = LaunchPlan.of_text(text)
+    plan = program.plan
     if plan.calls:
         raise BuildError(f"'{plan.name}' is a network; its kernels are checked one at a time")
     sizes = ", ".join(map(str, parameter_bytes))
@@ -72,12 +65,12 @@ def checked_source(text: str, parameter_bytes: Sequence[int]) -> str:
     return "\n".join([
         "#define EMULATION_CHECKS",
         '#include "threads.h"',
-        *_body(text, plan),
+        *_body(program),
         f"static void *parameters[{count}];",
         "static int emulation::run(uint64_t) {",
         f"  static void *buffers[{buffers}];",
         *memory,
-        *_launches(text, plan, is_split=True),
+        *_launches(program, is_split=True),
         "  return 0;",
         "}",
         "int main(int, char **words) {",
@@ -88,19 +81,19 @@ def checked_source(text: str, parameter_bytes: Sequence[int]) -> str:
     ])  # fmt: skip
 
 
-def _body(text: str, plan: LaunchPlan) -> Iterator[str]:
+def _body(program: DeviceProgram) -> Iterator[str]:
     """The text, and the memory that its launches give to kernels."""
-    dynamic = max((launch.dynamic_shared_bytes for launch in plan.launches), default=0)
-    names = sorted({found["name"] for found in _DYNAMIC.finditer(text)})
-    for name in names:
-        yield f"__shared__ __align__(16) char {name}_memory[{max(1, dynamic)}];"
+    dynamic = max((launch.dynamic_shared_bytes for launch in program.plan.launches), default=0)
+    names = {kernel.dynamic_memory for kernel in program.kernels}
+    for name in sorted(names - {""}):
+        yield f"__shared__ __align__({SHARED_ALIGNMENT}) char {name}_memory[{max(1, dynamic)}];"
     yield '#line 1 "kernel.cu"'
-    yield _DYNAMIC.sub(lambda found: f"char *const {found['name']} = {found['name']}_memory;", text)
+    yield cuda_text(program, _DYNAMIC)
     yield '#line 1 "launches"'
 
 
-def _launches(text: str, plan: LaunchPlan, *, is_split: bool = False) -> Iterator[str]:
-    waiting = _waiting_kernels(text)
+def _launches(program: DeviceProgram, *, is_split: bool = False) -> Iterator[str]:
+    plan, waiting = program.plan, {kernel.name for kernel in program.kernels if kernel.waits}
     for number, launch in enumerate(plan.launches):
         places = ", ".join(
             _argument(argument, plan, is_split=is_split) for argument in launch.arguments
@@ -137,17 +130,3 @@ def _workspace(plan: LaunchPlan) -> dict[int, int]:
 
 def _triple(extents: tuple[int, int, int]) -> str:
     return "{{{}, {}, {}}}".format(*extents)
-
-
-def _waiting_kernels(text: str) -> set[str]:
-    """The kernels whose threads may wait for each other; all if a function before them may."""
-    found = list(_KERNEL.finditer(text))
-    names = {kernel["name"] for kernel in found}
-    if not found or _WAITS.search(text, 0, found[0].start()):
-        return names
-    ends = [*(kernel.start() for kernel in found[1:]), len(text)]
-    return {
-        kernel["name"]
-        for kernel, end in zip(found, ends, strict=True)
-        if _WAITS.search(text, kernel.start(), end)
-    }

@@ -50,7 +50,7 @@ def network_objects(
     if prepares:
         used |= dict(enumerate(plan.derived.packers, len(plan.kernels)))
     kernels = [
-        hidden_with_prefix(used[number].code, kernel_prefix(plan, number))
+        hidden_with_prefix(used[number].code.image, kernel_prefix(plan, number))
         for number in sorted(used)
     ]
     driver = emit_driver(plan, target, file_digest, prepares=prepares, moved=moved)

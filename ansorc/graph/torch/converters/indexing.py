@@ -21,19 +21,31 @@ def _embedding(call: TorchCall) -> str:
 
 
 def _index_select(call: TorchCall) -> str:
-    axis = call.axis(call.get("dim"), len(call.type("self").shape))
-    return _elements(call, "take", ("self", "index"), axis)
+    found = _elements(call, "take", ("self", "index"), _axis(call))
+    return call.reshape(found, call.result.shape)
 
 
 def _gather(call: TorchCall) -> str:
-    axis = call.axis(call.get("dim"), len(call.type("self").shape))
-    return _elements(call, "gather", ("self", "index"), axis)
+    found = _elements(call, "gather", ("self", "index"), _axis(call))
+    return call.reshape(found, call.result.shape)
+
+
+def _axis(call: TorchCall) -> int:
+    return call.axis(call.get("dim"), len(call.type("self").shape))
 
 
 def _elements(call: TorchCall, operator: str, names: tuple[str, str], axis: int) -> str:
-    data, places = map(call.input, names)
-    mode = _mode(call, places, call.builder.type(data).shape[axis], from_end=False)
-    return call.add(operator, [data, places], axis=axis, mode=mode)
+    """Add the operator that reads elements of the first tensor at the indices in the second one.
+
+    PyTorch takes a tensor of no dimensions for one of a single element.
+    """
+    shape = call.type(names[0]).shape
+    data, indices = map(call.input, names)
+    if not shape:
+        data = call.reshape(data, [1])
+        indices = call.reshape(indices, [call.type(names[1]).elements])
+    mode = _mode(call, indices, call.builder.type(data).shape[axis], from_end=False)
+    return call.add(operator, [data, indices], axis=axis, mode=mode)
 
 
 def _mode(call: TorchCall, places: str, extent: int, *, from_end: bool) -> str:
@@ -316,6 +328,21 @@ def _broadcast(call: TorchCall, given: TorchRef, shape: Sequence[int]) -> str:
     return call.add("broadcast_to", [name], shape=[int(extent) for extent in shape])
 
 
+def _one_hot(call: TorchCall) -> str:
+    """Add a dimension whose element at the class is 1; a class that does not exist is an error."""
+    count = int(call.get("num_classes", -1))
+    if count < 0:
+        call.refuse("how many classes there are depends on data; give num_classes")
+    classes = call.constant(np.arange(count, dtype=np.int64))
+    given = call.input("self")
+    found = call.add(
+        "take", [classes, given], axis=0, mode=_mode(call, given, count, from_end=False)
+    )
+    shape = call.type("self").shape
+    is_class = call.add("equal", [call.reshape(found, [*shape, 1]), classes])
+    return call.converted(is_class, call.result.dtype)
+
+
 def _scatter(combine: str) -> TorchConverter:
     def convert(call: TorchCall) -> str:
         axis, kind = call.axis(call.get("dim"), len(call.type("self").shape)), call.result.dtype
@@ -381,6 +408,7 @@ TORCH_INDEXING: Mapping[str, TorchConverter] = {
     "median.dim": _median,
     "nanmedian.default": lambda call: _nan_median(call)[0],
     "nanmedian.dim": _nan_median,
+    "one_hot.default": _one_hot,
     "scatter.src": _scatter("none"),
     "scatter.value": _scatter("none"),
     "scatter_add.default": _scatter("add"),

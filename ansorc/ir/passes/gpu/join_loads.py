@@ -40,8 +40,8 @@ from ansorc.ir.stmt import (
     with_body,
 )
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.target.gpu import VECTOR_BYTES
 
-_VECTOR_BYTES = 16
 _MOST_BYTES = 4 * MAX_REGISTERS
 """Of an array that holds what is loaded before it is needed."""
 
@@ -133,7 +133,7 @@ def _lanes(load: Load, loop: For) -> int:
     others = {atom: factor for atom, factor in place.terms.items() if atom != name}
     if any(not isinstance(atom, str) and name in free_vars(atom) for atom in others):
         return 1
-    lanes = _VECTOR_BYTES // load.buffer.dtype.bytes
+    lanes = VECTOR_BYTES // load.buffer.dtype.bytes
     while lanes > 1 and (
         loop.extent % lanes or any(x % lanes for x in (place.constant, *others.values()))
     ):

@@ -47,9 +47,8 @@ from ansorc.ir.stmt import (
     statements,
 )
 from ansorc.ir.substitute import substitute
+from ansorc.target.code_facts import ASYNC_COPY_BYTES
 
-ASYNC_BYTES = (4, 8, 16)
-"""What one asynchronous copy may move."""
 _FEW_COPIES = 16
 """Of a thread: up to so many are 2 to 4 % slower if they are asynchronous, more 1.0 to 3 times as
 fast (140 programs on an H200)."""
@@ -246,7 +245,7 @@ class _SharedCopy:
         inner = self.loops[id(store)][-1:]
         lanes = [loop.extent for loop in inner if loop.kind is LoopKind.VECTORIZED]
         size = store.buffer.dtype.bytes * sum(lanes or [1])
-        return is_copy(store.value) and size in ASYNC_BYTES
+        return is_copy(store.value) and size in ASYNC_COPY_BYTES
 
 
 def is_copy(value: Expr) -> bool:

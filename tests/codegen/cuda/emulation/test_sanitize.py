@@ -9,9 +9,10 @@ import pytest
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.emulation.sanitize import Sanitizer, check_program
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import Array, aligned_empty
-from tests.codegen.cuda.texts import MATMUL, ROWS, TWICE, launch, text_of
+from tests.codegen.cuda.texts import MATMUL, ROWS, TWICE, changed, kernel_of, launch, program_of
 
 rng = np.random.default_rng(0)
 
@@ -29,9 +30,11 @@ def filled(*shape: int) -> Array:
     return array
 
 
-def run(text: str, *arrays: Array, workspace_bytes: int = 0, calls: int = 1, seed: int = 1) -> int:
+def run(
+    source: DeviceProgram, *arrays: Array, workspace_bytes: int = 0, calls: int = 1, seed: int = 1
+) -> int:
     workspace = aligned_empty(max(1, workspace_bytes), np.uint8)
-    program = EmulatedProgram(compile_library(text))
+    program = EmulatedProgram(compile_library(source))
     return program.run(arrays, workspace.ctypes.data, calls, seed)
 
 
@@ -56,13 +59,9 @@ def test_launches_follow_each_other() -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 9, 15])
 def test_each_block_runs_once_in_whatever_order(blocks: int) -> None:
-    body = (
-        'extern "C" __global__ void __launch_bounds__(1) count_0(float *C) {\n'
-        "  C[blockIdx.x] += 1.0f;\n}\n"
-    )
-    program = EmulatedProgram(
-        compile_library(text_of(body, launch("count_0", (blocks, 1, 1), (1, 1, 1), 0)))
-    )
+    kernel = kernel_of("count_0", "float *C", 1, "  C[blockIdx.x] += 1.0f;")
+    source = program_of(kernel, launch("count_0", (blocks, 1, 1), (1, 1, 1), 0))
+    program = EmulatedProgram(compile_library(source))
     counts = filled(blocks)
     counts[...] = 0
     for seed in range(1, 17):
@@ -70,35 +69,35 @@ def test_each_block_runs_once_in_whatever_order(blocks: int) -> None:
         assert (counts == seed).all()
 
 
-ONE = launch("one", (1, 1, 1), (64, 1, 1), 0)
-HEAD = 'extern "C" __global__ void __launch_bounds__(64) one(float *C) {\n'
+def one(body: str) -> DeviceProgram:
+    """One block of 64 threads that get `float *C`."""
+    kernel = kernel_of("one", "float *C", 64, body)
+    return program_of(kernel, launch("one", (1, 1, 1), (64, 1, 1), 0))
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
         ("if (threadIdx.x < 60) __syncthreads();",
-         "line 3: a barrier that not all threads of the block reach"),
+         "line 2: a barrier that not all threads of the block reach"),
         ("if (threadIdx.x < 60) __syncthreads();\nelse __syncthreads();",
-         "line [34]: a barrier while other threads wait at another one"),
+         "line [23]: a barrier while other threads wait at another one"),
         ("if (threadIdx.x < 60) C[0] = __shfl_down_sync(0xffffffffu, 1.0f, 1);",
-         "line 3: a warp waits for (lanes that do not come|a lane that has ended)"),
+         "line 2: a warp waits for (lanes that do not come|a lane that has ended)"),
         ("C[0] = __shfl_down_sync(0xffffu, 1.0f, 1);",
-         "line 3: a lane calls a shuffle that its mask does not name"),
+         "line 2: a lane calls a shuffle that its mask does not name"),
     ],
 )  # fmt: skip
 def test_who_does_not_come_is_named(body: str, words: str) -> None:
-    text = text_of(f"{HEAD}{body}\n}}", ONE)
     with pytest.raises(CallError, match=rf"wrong, {words} \(thread \d+, 0, 0 of block 0, 0, 0\)"):
-        run(text, filled(64))
+        run(one(body), filled(64))
 
 
 def test_shared_memory_holds_nothing_at_first() -> None:
     body = "__shared__ float s[64];\nC[threadIdx.x] = s[threadIdx.x];\ns[threadIdx.x] = 1.0f;"
     c = filled(64)
-    text = text_of(f"{HEAD}{body}\n}}", ONE)
-    run(text, c)
-    run(text, c)
+    run(one(body), c)
+    run(one(body), c)
     assert np.isnan(c).all()
 
 
@@ -114,7 +113,7 @@ def test_what_a_shuffle_does_at_the_edges() -> None:
       atomicAdd(C + 320, 1.0f);"""
     c = filled(321)
     c[320] = 0
-    run(text_of(f"{HEAD}{body}\n}}", ONE), c)
+    run(one(body), c)
     lanes = np.arange(64)
     np.testing.assert_array_equal(c[:64], np.where(lanes % 32 < 1, lanes, lanes - 1))
     np.testing.assert_array_equal(c[64:128], np.where(lanes % 8 > 5, lanes, lanes + 2))
@@ -129,7 +128,7 @@ def test_16_bit_floats_are_rounded_once() -> None:
     body += "\nC[i] = to_float(h);"
     tail = "half g = to_half(C[i] * 1.0009765f); C[65536 + i] = to_float(g);\n}"
     c = filled(2 * 65536)
-    run(text_of(f"{HEAD}{body}{tail}\n}}", ONE), c)
+    run(one(body + tail), c)
     half = np.arange(65536, dtype=np.uint16).view(np.float16)
     np.testing.assert_array_equal(c[:65536], half.astype(np.float32))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -140,44 +139,45 @@ def test_16_bit_floats_are_rounded_once() -> None:
 def test_an_array_that_no_vector_fits_is_refused() -> None:
     array = filled(68)[1:65]
     with pytest.raises(CallError, match="array 0 lies at an address that is no multiple of 16"):
-        run(text_of(f"{HEAD}}}", ONE), array)
+        run(one(""), array)
 
 
 def test_what_is_no_cxx_is_refused() -> None:
-    with pytest.raises(BuildError, match=r"kernel\.cu:3:.*'nothing' was not declared"):
-        compile_library(text_of(f"{HEAD}C[0] = nothing;\n}}", ONE))
+    with pytest.raises(BuildError, match=r"kernel\.cu:2:.*'nothing' was not declared"):
+        compile_library(one("C[0] = nothing;"))
     with pytest.raises(BuildError, match="cannot be loaded"):
         EmulatedProgram(b"no library")
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address"])
-@pytest.mark.parametrize("text", [MATMUL, ROWS, TWICE], ids=["matmul", "rows", "twice"])
-def test_nothing_is_found_in_what_is_right(text: str, sanitizer: Sanitizer) -> None:
-    sizes = {MATMUL: [(64, 64)] * 3, ROWS: [(50, 100), (50,)], TWICE: [(2, 128)] * 2}[text]
+@pytest.mark.parametrize("program", [MATMUL, ROWS, TWICE], ids=["matmul", "rows", "twice"])
+def test_nothing_is_found_in_what_is_right(program: DeviceProgram, sanitizer: Sanitizer) -> None:
+    sizes = {MATMUL: [(64, 64)] * 3, ROWS: [(50, 100), (50,)], TWICE: [(2, 128)] * 2}[program]
     arrays, expected = ([filled(*size) for size in sizes] for _ in range(2))
     for one, other in zip(arrays, expected, strict=True):
         one[...] = other
-    assert check_program(text, arrays, sanitizer) is None
-    run(text, *expected, workspace_bytes=1024)
+    assert check_program(program, arrays, sanitizer) is None
+    run(program, *expected, workspace_bytes=1024)
     np.testing.assert_array_equal(arrays[-1], expected[-1])
 
 
 @pytest.mark.parametrize(
     ("old", "new", "sanitizer", "words", "lines"),
     [
-        ("    __syncthreads();\n    for", "    for", "thread", "data race", (10,)),
-        ("    __syncthreads();\n  }", "  }", "thread", "data race", (10,)),
-        ("t % 4 * 4 + j]", "t % 4 * 4 + j + 1]", "address", "index 128 out of bounds", (16,)),
-        ("+ t / 4) * 64", "+ t / 4) * 66", "address", "heap-buffer-overflow", (21,)),
+        ("    __syncthreads();\n    for", "    for", "thread", "data race", (8,)),
+        ("    __syncthreads();\n  }", "  }", "thread", "data race", (8,)),
+        ("t % 4 * 4 + j]", "t % 4 * 4 + j + 1]", "address", "index 128 out of bounds", (14,)),
+        ("+ t / 4) * 64", "+ t / 4) * 66", "address", "heap-buffer-overflow", (19,)),
         ("    __syncthreads();\n  }", "    if (t < 9) __syncthreads();\n  }", "address",
-         "a barrier", (13, 18)),
+         "a barrier", (11, 16)),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_found(
     old: str, new: str, sanitizer: Sanitizer, words: str, lines: tuple[int, ...]
 ) -> None:
-    text = MATMUL.replace(old, new, 1)
-    found = check_program(text, [filled(64, 64) for _ in range(3)], sanitizer)
+    found = check_program(
+        changed(MATMUL, old, new, 1), [filled(64, 64) for _ in range(3)], sanitizer
+    )
     assert found is not None
     assert words in found.kind
     known = range(min(found.lines) - 1, max(found.lines) + 2)  # which of the two is first is chance
@@ -193,17 +193,17 @@ float x = 1.0f;
 for (int i = 0; i < 9; ++i) x += __shfl_xor_sync(0xffffffffu, x, 1);
 if (threadIdx.x == 32) C[0] = last[0] + x;"""
     for seed in range(1, 6):
-        found = check_program(text_of(f"{HEAD}{body}\n}}", ONE), [filled(64)], "thread", seed=seed)
+        found = check_program(one(body), [filled(64)], "thread", seed=seed)
         assert found is not None
         assert found.kind == "data race"
 
 
 def test_a_misaligned_vector_is_found() -> None:
     body = "if (threadIdx.x < 15)\n*(float4 *)(C + threadIdx.x * 4 + 1) = float4{1, 2, 3, 4};"
-    found = check_program(text_of(f"{HEAD}{body}\n}}", ONE), [filled(64)], "address")
+    found = check_program(one(body), [filled(64)], "address")
     assert found is not None
     assert "misaligned address" in found.kind
-    assert str(found).endswith("(line 4 of the text)")
+    assert str(found).endswith("(line 3 of the text)")
 
 
 def test_the_headers_are_installed() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.errors import GraphError
+from ansorc.errors import FaultError, GraphError, InternalError
+from ansorc.graph.torch.converters import TORCH_CONVERTERS
 from tests.graph.torch.torch_oracle import assert_as_torch, module_of, torch
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
@@ -482,6 +484,28 @@ def test_places_that_are_inputs() -> None:
     assert_as_torch(module_of(compute), [X, whole(2, 4, high=3)])
 
 
+@pytest.mark.parametrize("number", [-1, 8])
+def test_a_class_that_does_not_exist_is_an_error_of_the_call(number: int) -> None:
+    graph = ac.from_torch(module_of(lambda x: F.one_hot(x, 8)), (torch.tensor([0, 7]),))
+    with pytest.raises(FaultError, match="which has the extent 8"):
+        ac.build(graph).run({"x": np.array([0, number])})
+
+
+def test_tensors_of_no_dimensions_are_read_at_indices() -> None:
+    def compute(x: Any, index: Any) -> Any:
+        number = x[0, 0, 0]
+        return (
+            number.gather(0, index),
+            number.index_select(0, index),
+            number.index_select(0, index[None]),
+            x[0, 0].index_select(0, index),
+            number.gather(-1, index[None].expand(3)),
+            F.embedding(index, x[0]),
+        )
+
+    assert_as_torch(module_of(compute), [X, torch.tensor(0)])
+
+
 def test_two_tensors_of_other_shapes() -> None:
     def compute(x: Any, y: Any) -> Any:
         return x + y[:1], x * y[0, 0], x - y[..., :1], torch.minimum(x, y), x.lerp(y, 0.3), x < y
@@ -535,3 +559,13 @@ def test_what_is_refused(function: Callable[[Any], Any], words: str) -> None:
 def test_training_is_refused() -> None:
     with pytest.raises(GraphError, match=r"batch norm in training mode|module.eval\(\)"):
         ac.from_torch(torch.nn.BatchNorm2d(4), (IMAGE,))
+
+
+def test_a_fault_of_a_converter_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> str:
+        raise KeyError("axis")
+
+    monkeypatch.setitem(TORCH_CONVERTERS, "aten.sin.default", broken)
+    with pytest.raises(InternalError, match=r"KeyError.*fault of ansorc.*'x' of float32") as caught:
+        ac.from_torch(module_of(lambda x: x.sin()), (X,))
+    assert "aten.sin.default" in str(caught.value)

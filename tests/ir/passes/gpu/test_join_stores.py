@@ -12,6 +12,7 @@ from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.requests import requests_of
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
 from ansorc.errors import IRError
 from ansorc.ir.aligned import Array, aligned_empty
@@ -93,9 +94,9 @@ def test_what_is_stored(name: str, run: Callable[[Function, list[Array]], None])
 
 def test_an_array_may_be_named_as_a_function_of_the_text() -> None:
     named = parse(to_text(made()).replace("D", "exchange").replace("X", "fill"))
-    text = emit_cuda(run_passes(CUDA_PASSES, named, SM_80), SM_80)
-    assert "half *__restrict__ exchange_" in text
-    compile_library(text)
+    program = emit_cuda(run_passes(CUDA_PASSES, named, SM_80), SM_80)
+    assert "half *__restrict__ exchange_" in cuda_text(program)
+    compile_library(program)
 
 
 def test_the_text() -> None:
@@ -138,7 +139,7 @@ def test_results_of_16_bits_are_stored_16_bytes_a_thread() -> None:
     function = run_passes(CUDA_PASSES, ac.lower(state, "kernel"), SM_80)
     (stored,) = (r for _, r in requests_of(function) if r.is_store and r.buffer.name == "C")
     assert (stored.width, stored.pieces) == (16, stored.least)
-    code = disassemble(compile_cubin(emit_cuda(function, SM_80), "sm_80").image)
+    code = disassemble(compile_cubin(cuda_text(emit_cuda(function, SM_80)), "sm_80").image)
     stores = [line for line in code.splitlines() if "STG" in line]
     assert stores
     assert all("STG.E.128" in line for line in stores)

@@ -15,6 +15,7 @@ from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.requests import requests_of
 from ansorc.codegen.cuda.sass import hottest_loops
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
 from ansorc.errors import BuildError, IRError, ScheduleError
 from ansorc.ir.aligned import Array, aligned_empty
@@ -31,6 +32,7 @@ from ansorc.ir.verify import verify
 from ansorc.schedule import Schedule
 from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import matmul_dag, matrix_dag, matrix_matmul
+from tests.codegen.cuda.texts import changed
 from tests.codegen.cuda.wheels import needs_wheels
 
 rng = np.random.default_rng(0)
@@ -329,10 +331,7 @@ DEFECTS = {
 def test_what_is_wrong_computes_something_else(name: str) -> None:
     state = matrix_matmul(matrix_dag(64, 64, 160, "float16"), (2, 2), (1, 4), "mma_f16", stages=3)
     function = prepared(state)
-    text, (old, new) = emit_cuda(function, SM_80), DEFECTS[name]
-    body = text.index("__global__")
-    wrong = text[:body] + text[body:].replace(old, new)
-    assert wrong != text
+    wrong = changed(emit_cuda(function, SM_80), *DEFECTS[name])
     a, b, c = [*map(filled, function.params[:2]), filled(function.params[2], is_zero=True)]
     assert EmulatedProgram(compile_library(wrong)).run([a, b, c], None) == 0
     assert not np.allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=1e-2)
@@ -384,7 +383,7 @@ def test_as_many_steps_are_written_out_as_there_are_slots() -> None:
     for warp, is_written_out in (((2, 4), True), ((8, 16), False)):
         rows, columns = ((1, count) for count in warp)
         state = matrix_matmul(dag, rows, columns, "mma_f16", stages=3)
-        text = emit_cuda(prepared(state), SM_80)
+        text = cuda_text(emit_cuda(prepared(state), SM_80))
         assert ("#pragma unroll 3\n" in text) == is_written_out
 
 
@@ -396,7 +395,7 @@ def test_the_machine_code_of_a_product(arch: str, least: float) -> None:
     dag = matrix_dag(4096, 4096, 4096, "float16")
     state = matrix_matmul(dag, (2, 4), (2, 8), "mma_f16", stages=3)
     function = run_passes(CUDA_PASSES, ac.lower(state, "kernel"), target)
-    cubin = compile_cubin(emit_cuda(function, target), arch)
+    cubin = compile_cubin(cuda_text(emit_cuda(function, target)), arch)
     (resources,) = cubin.resources
     assert (resources.spill_store_bytes, resources.stack_bytes) == (0, 0)
     (loop,) = hottest_loops(disassemble(cubin.image))

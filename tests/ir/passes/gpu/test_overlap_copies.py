@@ -12,6 +12,7 @@ from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
 from ansorc.codegen.cuda.emulation.sanitize import check_program
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin, disassemble
 from ansorc.errors import IRError, ScheduleError
 from ansorc.ir.aligned import Array, aligned_empty
@@ -25,6 +26,7 @@ from ansorc.ir.stmt import Await, Barrier, Function, Seq, Store, statements
 from ansorc.schedule import Schedule
 from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import matmul_dag, tiled_matmul
+from tests.codegen.cuda.texts import changed
 from tests.codegen.cuda.wheels import needs_wheels
 
 ARCHES = ["sm_75", "sm_80"]
@@ -106,21 +108,20 @@ def test_the_interpreter_finds_what_is_missing() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_text_computes_the_same(case: tuple[int, ...]) -> None:
     function = prepared(product(*case))  # pyright: ignore[reportArgumentType]
-    text = emit_cuda(function, Target.parse("cuda -arch=sm_80"))
+    program = emit_cuda(function, Target.parse("cuda -arch=sm_80"))
     arrays = operands(function)
-    assert EmulatedProgram(compile_library(text)).run(arrays, None) == 0
+    assert EmulatedProgram(compile_library(program)).run(arrays, None) == 0
     assert error(arrays) < (2e-2 if "float16" in case else 1e-5)
 
 
 def test_the_emulation_finds_what_is_missing() -> None:
-    text = emit_cuda(prepared(product(32, 32, 64, 4, 3)), Target.parse("cuda -arch=sm_80"))
-    assert check_program(text, operands(prepared(product(32, 32, 64, 4, 3))), "thread") is None
+    program = emit_cuda(prepared(product(32, 32, 64, 4, 3)), Target.parse("cuda -arch=sm_80"))
+    assert check_program(program, operands(prepared(product(32, 32, 64, 4, 3))), "thread") is None
     arrays = operands(prepared(product(32, 32, 64, 4, 3)))
-    less = text.replace("await_copies<1>()", "await_copies<2>()")
-    assert less != text
+    less = changed(program, "await_copies<1>()", "await_copies<2>()")
     EmulatedProgram(compile_library(less)).run(arrays, None)
     assert not error(arrays) < 1e-2
-    found = check_program(text.replace("__syncthreads();", "", 1), arrays, "thread")
+    found = check_program(changed(program, "__syncthreads();", "", 1), arrays, "thread")
     assert found is not None
     assert "data race" in found.kind
 
@@ -129,7 +130,7 @@ def test_the_emulation_finds_what_is_missing() -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_the_machine_code_copies_to_shared_memory(arch: str) -> None:
     function = prepared(product(32, 32, 32, 4, 3), arch)
-    cubin = compile_cubin(emit_cuda(function, Target.parse(f"cuda -arch={arch}")), arch)
+    cubin = compile_cubin(cuda_text(emit_cuda(function, Target.parse(f"cuda -arch={arch}"))), arch)
     assert cubin.resources[0].spill_store_bytes == 0
     assert ("LDGSTS" in disassemble(cubin.image)) is (arch != "sm_75")
 

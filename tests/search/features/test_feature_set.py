@@ -23,10 +23,9 @@ from ansorc.search.features import (
     FeatureSet,
     estimated_cycles,
 )
-from ansorc.search.gpu.feature_sets import extract, extract_state
 from ansorc.search.options import SearchOptions
 from ansorc.search.paper.features import PAPER_FEATURES
-from ansorc.search.space import design_space, steps
+from ansorc.search.space import design_space, extract, extract_state, steps
 from ansorc.search.tiles import tile_table
 from ansorc.target import Target
 from tests.search.features import feature_table
@@ -50,7 +49,7 @@ def test_a_row_of_any_sketch_equals_its_program(name: str) -> None:
         genes = sample(sketch, 5, rng, SearchOptions())
         states = [replay(dag, steps(sketch, row)) for row in genes]
         for features in (MACHINE_FEATURES, PAPER_FEATURES):
-            together = features.extract(sketch, genes, ZEN)
+            together = extract(sketch, genes, ZEN, features)
             assert together.shape[2] == len(features.names)
             for state, row in zip(states, together, strict=True):
                 alone = features.extract_state(state, ZEN)
@@ -131,13 +130,13 @@ from tests.search.workloads import ZEN, convolution
 
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import MACHINE_FEATURES
-from ansorc.search.space import design_space
+from ansorc.search.space import design_space, extract
 
 sketch = design_space(convolution(32, 32, 1), ZEN).sketches[0]
 genes = sample(sketch, 2048, np.random.default_rng(0))
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-    MACHINE_FEATURES.extract(sketch, genes, ZEN)
+    extract(sketch, genes, ZEN, MACHINE_FEATURES)
 print(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
 """
 

@@ -33,7 +33,7 @@ def kept_columns(sketch: Sketch, steps: Steps) -> Mapping[int, int] | None:
     for column, variable in enumerate(sketch.variables):
         if (variable.stage, variable.axis) not in axes:
             continue
-        rows = table_of(variable).rows
+        rows = table_of(sketch, variable).rows
         fits = np.ones(len(rows), dtype=np.bool_)
         for levels, length in chosen.get(variable.name, {}).items():
             fits &= np.prod(rows[:, list(levels)], axis=1) == length

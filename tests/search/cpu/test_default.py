@@ -20,14 +20,14 @@ from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark, Root, Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import ComputeAt, ComputeInline, Redefine, RewriteLayout, RFactor
-from ansorc.search import default
-from ansorc.search.default import (
+from ansorc.search.cpu import default
+from ansorc.search.cpu.default import (
     NARROW_UNROLL_LIMIT,
     UNROLL_LIMIT,
     WINDOW_UNROLL_LIMIT,
     default_steps,
 )
-from ansorc.search.default_borders import settled_borders
+from ansorc.search.cpu.default_borders import settled_borders
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 from bench.paper_cases import case
@@ -122,7 +122,7 @@ def test_weights_of_a_redefined_default_may_be_in_the_last_cache(
 def test_what_leaves_the_second_caches_must_seem_much_faster(
     name: str, penalty: float, monkeypatch: pytest.MonkeyPatch, *, redefined: bool
 ) -> None:
-    monkeypatch.setattr("ansorc.search.default.PENALTY_LEAVING", penalty)
+    monkeypatch.setattr("ansorc.search.cpu.default.PENALTY_LEAVING", penalty)
     target = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
     steps = default_steps(case(name).dag(constant=True), target)
     assert any(isinstance(step, Redefine) for step in steps) == redefined
@@ -163,7 +163,7 @@ def test_the_sums_of_a_small_image_stay_in_registers() -> None:
 
 
 def test_a_border_stays_a_stage_where_many_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ansorc.search.default_borders.MOST_TESTS", 0.0)
+    monkeypatch.setattr("ansorc.search.cpu.default_borders.MOST_TESTS", 0.0)
     made = default_steps(case("C2D-1-b1").dag(constant=True), ZEN3)
     assert "conv.pad" not in [step.stage for step in made if isinstance(step, ComputeInline)]
 
@@ -173,7 +173,7 @@ def test_a_border_in_a_cache_hides_no_memory(monkeypatch: pytest.MonkeyPatch) ->
     dag = case("DEP-4-b16").dag(constant=True)
     target = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
     found = replay(dag, default_steps(dag, target)).stage("conv")
-    monkeypatch.setattr("ansorc.search.default_borders.CERTAIN", 0.0)
+    monkeypatch.setattr("ansorc.search.cpu.default_borders.CERTAIN", 0.0)
     unseen = replay(dag, default_steps(dag, target)).stage("conv")
     assert max(extents(unseen, Mark.VECTORIZE)) == 16
     assert max(extents(found, Mark.VECTORIZE)) >= 64
@@ -204,8 +204,8 @@ def test_a_border_is_settled_by_what_a_program_becomes(
     def estimated(_: ComputeDAG, __: Target, steps: tuple[Step, ...], ___: object = ()) -> int:
         return cycles[made.index(steps)]
 
-    monkeypatch.setattr("ansorc.search.default_borders._read_in_place", in_place)
-    monkeypatch.setattr("ansorc.search.default_borders._cycles", estimated)
+    monkeypatch.setattr("ansorc.search.cpu.default_borders._read_in_place", in_place)
+    monkeypatch.setattr("ansorc.search.cpu.default_borders._cycles", estimated)
     found = settled_borders(conv_layer(14, 16, 16), TARGET, first, lambda: other)
     assert found == program(taken)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.base import NetworkTextBackend, backend_of
+from ansorc.codegen.base import NetworkSourceBackend, backend_of
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
-from ansorc.codegen.cuda.launch import LaunchPlan
-from ansorc.codegen.cuda.prelude import PARTS, parts_of, prelude
+from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
+from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.tensor_type import TensorType
@@ -27,10 +27,10 @@ def module_of(name: str) -> NetworkModule:
     return build_network(plan_of(name), EMULATED)
 
 
-def text_of(plan: NetworkPlan) -> str:
+def program_of(plan: NetworkPlan) -> DeviceProgram:
     backend = backend_of(EMULATED)
-    assert isinstance(backend, NetworkTextBackend)
-    return backend.network_text(plan)
+    assert isinstance(backend, NetworkSourceBackend)
+    return backend.network_source(plan)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -68,20 +68,14 @@ def test_the_arena_is_poisoned() -> None:
 
 def test_a_network_is_one_text_whose_kernels_are_there_once() -> None:
     plan = plan_of("attention")
-    text = text_of(plan)
-    launches = LaunchPlan.of_text(text)
+    program = program_of(plan)
+    text, launches = cuda_text(program), program.plan
     assert len(launches.calls) == len(plan.calls) > len(plan.kernels)
     assert sum(launches.calls) == len(launches.launches)
     for name in {launch.name for launch in launches.launches}:
         assert text.count(f" {name}(") == 1
     assert {"k0_0_matmul_add"} < {launch.name for launch in launches.launches}
     assert launches.workspace_bytes == plan.signature.workspace_bytes
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_text_tells_what_stands_before_its_kernels(part: str) -> None:
-    before = {part, "specials"} if part == "bfloat16" else {part}
-    assert parts_of(f"// launches\n\n{prelude([part])}\n\nand more") == before
 
 
 def expected_place(plan: NetworkPlan, place: Place) -> tuple[int, int]:
@@ -97,7 +91,7 @@ def expected_place(plan: NetworkPlan, place: Place) -> tuple[int, int]:
 def test_launches_read_and_write_what_the_plan_says() -> None:
     plan = plan_of("several")
     assert plan.arena_bytes == 0
-    for launch, call in zip(LaunchPlan.of_text(text_of(plan)).launches, plan.calls, strict=True):
+    for launch, call in zip(program_of(plan).plan.launches, plan.calls, strict=True):
         places = {(one.place, one.offset) for one in launch.arguments if one.kind == "parameter"}
         assert places == {expected_place(plan, one) for one in call.arguments}
 
@@ -137,8 +131,8 @@ def test_an_emulated_network_is_not_saved() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_nvidias_compiler_takes_the_text(name: str, arch: str) -> None:
-    text = text_of(plan_of(name))
-    compiled = compile_cubin(text, arch)
-    names = {launch.name for launch in LaunchPlan.of_text(text).launches}
+    program = program_of(plan_of(name))
+    compiled = compile_cubin(cuda_text(program), arch)
+    names = {launch.name for launch in program.plan.launches}
     assert {one.name for one in compiled.resources} == names
     assert sum(one.spill_store_bytes for one in compiled.resources) == 0

@@ -21,6 +21,7 @@ from ansorc.codegen.network import artifact as network_artifact
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan
 from ansorc.codegen.network.weights import joined_weights
 from ansorc.codegen.package import manifest
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError
 from ansorc.ir.parser import parse
 from ansorc.target import Target
@@ -402,7 +403,7 @@ def test_a_failing_linker_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_code_that_is_no_elf_file_is_refused() -> None:
     plan = perceptron()
-    code = replace(plan.kernels[0], code=b"\xcf\xfa\xed\xfe")
+    code = replace(plan.kernels[0], code=CompiledProgram(b"\xcf\xfa\xed\xfe"))
     network = build_network(replace(plan, kernels=(code, plan.kernels[1])), plans.NATIVE)
     with pytest.raises(BuildError, match="networks are made of ELF object files of 64 bits"):
         network(draw(ROWS, WIDTH))

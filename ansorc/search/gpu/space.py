@@ -1,0 +1,83 @@
+"""The search space of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.extent import BoolArray
+from ansorc.schedule.names import Steps
+from ansorc.search.cost_model import Float64Array
+from ansorc.search.features import FeatureSet
+from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.gpu.estimated_programs import seconds_of
+from ansorc.search.gpu.features import GPU_FEATURES
+from ansorc.search.gpu.limits import are_launchable
+from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, require_gpu_options
+from ansorc.search.gpu.sampling import sample_on_gpu
+from ansorc.search.gpu.thread_tiles import table_on_gpu
+from ansorc.search.options import SearchOptions
+from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.sketch import Sketch, TileVariable
+from ansorc.search.space import Genes, SearchSpace, population_state
+from ansorc.search.tiles import TileTable
+from ansorc.target import Target
+
+
+class GpuSpace:
+    """Kernels of blocks of threads, whoever made the GPU."""
+
+    features: FeatureSet = GPU_FEATURES
+
+    def require_options(self, options: SearchOptions) -> None:
+        """Refuse the options that are of the loops of CPUs."""
+        require_gpu_options(options)
+
+    def rules(self, options: SearchOptions) -> tuple[SketchRule, ...]:
+        """Return the rules, the same for all options."""
+        return gpu_rules()
+
+    def complete(
+        self, derived: Sequence[Sketch], options: SearchOptions
+    ) -> Iterator[tuple[Sketch, Iterable[Sketch]]]:
+        """Yield the sketches with all stages bound to threads, in each way."""
+        return ((sketch, _completed(sketch)) for sketch in derived)
+
+    def table(self, variable: TileVariable) -> TileTable:
+        """Return short and round lengths."""
+        return table_on_gpu(variable)
+
+    def legal(self, sketch: Sketch, genes: Genes, options: SearchOptions) -> BoolArray:
+        """Return whether the kernels keep within the limits of the GPU."""
+        return are_launchable(population_state(sketch, genes), sketch.target, len(genes))
+
+    def sample(
+        self, sketch: Sketch, rows: int, rng: np.random.Generator, options: SearchOptions
+    ) -> Genes:
+        """Return random programs whose kernels can be launched."""
+        return sample_on_gpu(sketch, rows, rng)
+
+    def estimate(self, sketch: Sketch, genes: Genes) -> Float64Array:
+        """Return the seconds by the model of the GPU."""
+        return seconds_of(sketch, genes)
+
+    def default_steps(
+        self,
+        dag: ComputeDAG,
+        target: Target,
+        *,
+        rewrite_layout: bool = True,
+        redefine: bool = True,
+        like: Sequence[Steps] = (),
+    ) -> Steps:
+        """Return what seems best by the model; nothing is laid out or defined otherwise."""
+        return default_gpu_steps(dag, target)
+
+
+SPACE: SearchSpace = GpuSpace()
+
+
+def _completed(sketch: Sketch) -> Iterator[Sketch]:
+    yield from completed_on_gpu(sketch)
