@@ -16,9 +16,8 @@ from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, DType
 from ansorc.ir.expr import MatrixLoad, MatrixMultiply, Transpose
 from ansorc.ir.printer import expr_text
 from ansorc.ir.undefined import Undefined, first_undefined
+from ansorc.target.gpu import WARP_THREADS
 
-WARP = 32
-"""The threads that work together."""
 ROW_BYTES = 16
 """The bytes of one of 8 rows that `ldmatrix` loads (PTX ISA, "Warp-level matrix load
 instruction")."""
@@ -75,7 +74,7 @@ def check_matrix_multiply(expr: MatrixMultiply, total: DType, left: DType, right
 
 def receive_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
     """Return the elements that thread `number` receives from the rows of its warp."""
-    first, lane = number // WARP * WARP, number % WARP
+    first, lane = number // WARP_THREADS * WARP_THREADS, number % WARP_THREADS
     per = len(given[number]) // 4
     column, row = lane % 4 * per, lane // 4
     if is_transposed:
@@ -96,7 +95,7 @@ def multiply_tiles(given: Given, number: int, total: Sequence[Any], dtype: DType
 
     Sums of floats are exact, or nearly so, until they are rounded to `dtype` at the end.
     """
-    first, lane = number // WARP * WARP, number % WARP
+    first, lane = number // WARP_THREADS * WARP_THREADS, number % WARP_THREADS
     per = len(given[number]) // 6
     sums: list[Any] = []
     for i in range(4):

@@ -20,7 +20,6 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
 from ansorc.ir.expr import Exchange, Load, Ramp, Shuffle, Transpose
 from ansorc.ir.lexer import NAME, RESERVED
-from ansorc.ir.matrix_units import WARP
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
 from ansorc.ir.stmt import (
@@ -40,6 +39,7 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules, is_count
+from ansorc.target.gpu import WARP_THREADS
 
 
 def verifies_each() -> bool:
@@ -229,10 +229,11 @@ def _check_exchange(stmt: Store, context: _VerifyContext) -> None:
     extents.pop("vthread", None)
     if isinstance(stmt.value, Transpose) and extents["threadIdx.x"] % stmt.value.threads:
         raise IRError(f"{expr_text(stmt.value)}: neighbours are so along threadIdx.x alone")
-    if exchanges and not isinstance(exchanges[0], Shuffle) and prod(extents.values()) % WARP:
+    count = prod(extents.values())
+    if exchanges and not isinstance(exchanges[0], Shuffle) and count % WARP_THREADS:
         raise IRError(
-            f"{expr_text(exchanges[0])}: whole warps of {WARP} threads work on matrices, and here "
-            f"are {prod(extents.values())} threads"
+            f"{expr_text(exchanges[0])}: whole warps of {WARP_THREADS} threads work on matrices, "
+            f"and here are {count} threads"
         )
 
 

@@ -30,7 +30,6 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verifies_each, verify
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
@@ -50,9 +49,14 @@ def _vectors(target: Target) -> VectorUnit:
     )
 
 
+def _tile_registers(target: Target) -> int:
+    """Return the vectors of the largest register tile."""
+    return int(target.costs.tile_ratio * target.vector_registers)
+
+
 def _register_bytes(target: Target) -> int:
     """Return the bytes of the largest register tile."""
-    return int(CORE.tile_ratio * target.vector_registers) * target.vector_bytes
+    return _tile_registers(target) * target.vector_bytes
 
 
 def _core_bytes(target: Target) -> int:
@@ -70,7 +74,7 @@ CPU_PASSES: Passes = (
     ("reuse_output_as_scratch", lambda f, t: reuse_output_as_scratch(
         f, t.cache_bytes[0] // 2, max(t.cache_bytes) // CACHED_SHARE)),
     ("vectorize_reductions", lambda f, t: vectorize_reductions(
-        f, t.vector_bytes, t.vector_registers, max(t.cache_bytes), t.streaming_sums)),
+        f, t.vector_bytes, _tile_registers(t), max(t.cache_bytes), t.streaming_sums)),
     ("promote_shared_tile", lambda f, t: promote_shared_tile(f, _register_bytes(t))),
     ("promote_accumulators", lambda f, t: promote_accumulators(f, _register_bytes(t))),
     ("vectorize_loops", lambda f, t: vectorize_loops(f, _vectors(t))),

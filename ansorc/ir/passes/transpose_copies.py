@@ -24,9 +24,10 @@ from ansorc.ir.passes.queries import are_distinct, flat_offset, uses
 from ansorc.ir.passes.register_tile import nest, perfect_nest
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store, map_substatements
 from ansorc.ir.substitute import substitute
+from ansorc.target.code_facts import LEAST_TRANSPOSED_ROWS
 
-LEAST_ROWS, _MOST_ROWS = 4, 16
-"""The sides of a block: it must fit registers, and take fewer instructions than single elements."""
+_MOST_ROWS = 16
+"""The longest side of a block: it must fit registers."""
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
 
@@ -112,7 +113,7 @@ def _apart(loop: For) -> Sequence[For]:
 def _side(rows: int, lanes: int) -> int:
     """Return the side of a block, a power of 2; 0 if blocks do not pay."""
     side = min(1 << (rows.bit_length() - 1), lanes, _MOST_ROWS)
-    return side if side >= LEAST_ROWS else 0
+    return side if side >= LEAST_TRANSPOSED_ROWS else 0
 
 
 def _blocks(loop: For, inner: Sequence[For], copy_: Transposition, side: int) -> Stmt:

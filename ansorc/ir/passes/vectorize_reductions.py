@@ -60,10 +60,8 @@ from ansorc.ir.stmt import (
     Store,
 )
 from ansorc.ir.substitute import substitute
-from ansorc.target.costs import CORE
+from ansorc.target.code_facts import INDEPENDENT_SUMS
 
-INDEPENDENT_SUMS = 8
-"""The vectors of sums that keep two adders with a latency of four cycles busy."""
 CALLING_SUMS = 2
 """The vectors of sums if terms call functions: a term takes far longer than its addition."""
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
@@ -75,23 +73,21 @@ VectorCount: TypeAlias = int | npt.NDArray[Any]
 def vectorize_reductions(
     function: Function,
     vector_bytes: int,
-    vector_registers: int,
+    tile_registers: int,
     last_cache_bytes: int,
     streaming_sums: int,
 ) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 
     The sums are kept over all loops around that only add to the same elements. A tile of rows that
-    needs more than `CORE.tile_ratio` times `vector_registers` is not changed. Tensors larger than
-    `last_cache_bytes` are assumed to come from memory; they use at most `streaming_sums` vectors of
-    sums.
+    needs more than `tile_registers` vectors is not changed. Tensors larger than `last_cache_bytes`
+    are assumed to come from memory; they use at most `streaming_sums` vectors of sums.
     """
     reductions: dict[int, ReductionLoop] = {}
     body = with_reductions(function.body, reductions, Known())
     if not reductions:
         return function
-    registers = int(CORE.tile_ratio * vector_registers)
-    limits = _Limits(vector_bytes, registers, last_cache_bytes, streaming_sums)
+    limits = _Limits(vector_bytes, tile_registers, last_cache_bytes, streaming_sums)
     body = _InLanes(body, reductions, limits).stmt(body)
     return replace(function, body=body)
 

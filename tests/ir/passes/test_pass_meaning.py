@@ -59,7 +59,7 @@ PASSES: dict[str, Pass] = {
     "hoist_conditions": hoist_conditions,
     "hoist_values": hoist_values,
     "reuse_output_as_scratch": lambda f: reuse_output_as_scratch(f, 16, 4096),
-    "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16, 1 << 20, 4),
+    "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 32, 1 << 20, 4),
     "promote_shared_tile": lambda f: promote_shared_tile(f, 1024),
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
@@ -97,7 +97,7 @@ def keeps_order(name: str, function: Function) -> bool:
     seen: list[Function] = []
     run_passes(CPU_PASSES, function, AVX, lambda _, after: seen.append(after))
     stages = [function] if name == "vectorize_reductions" else seen
-    return all(vectorize_reductions(stage, 32, 16, 1 << 20, 4) is stage for stage in stages)
+    return all(vectorize_reductions(stage, 32, 32, 1 << 20, 4) is stage for stage in stages)
 
 
 def assert_alike(
@@ -296,10 +296,10 @@ def test_sums_of_what_comes_from_memory_have_fewer_vectors(
     value = Load(total, (const(0),)) + Load(source, (Var("k"),))
     body = For(Var("k"), 1 << 12, VECTORIZED, Store(total, (const(0),), value))
     function_of_sum = Function("sum", (source, total), body)
-    function = vectorize_reductions(function_of_sum, 32, 16, last_cache_bytes, 4)
+    function = vectorize_reductions(function_of_sum, 32, 32, last_cache_bytes, 4)
     (lanes,) = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
     assert lanes.shape == (vectors, 8)
-    narrow = vectorize_reductions(function_of_sum, 32, 16, last_cache_bytes, 1)
+    narrow = vectorize_reductions(function_of_sum, 32, 32, last_cache_bytes, 1)
     (lanes,) = [s.buffer for s in walk(narrow.body) if isinstance(s, Allocate)]
     assert lanes.shape == (1 if vectors == 4 else vectors, 8)
 

@@ -40,8 +40,8 @@ from ansorc.ir.stmt import (
     with_body,
 )
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.target.gpu import VECTOR_BYTES
 
-_VECTOR_BYTES = 16
 _MOST_BYTES = 4 * MAX_REGISTERS
 """The largest array of elements that are loaded before they are needed."""
 
@@ -138,7 +138,7 @@ def _lanes(load: Load, loop: For) -> int:
     others = {atom: factor for atom, factor in offset.terms.items() if atom != name}
     if any(not isinstance(atom, str) and name in free_vars(atom) for atom in others):
         return 1
-    lanes = _VECTOR_BYTES // load.buffer.dtype.bytes
+    lanes = VECTOR_BYTES // load.buffer.dtype.bytes
     while lanes > 1 and (
         loop.extent % lanes or any(x % lanes for x in (offset.constant, *others.values()))
     ):

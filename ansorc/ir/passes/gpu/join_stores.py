@@ -22,7 +22,7 @@ from ansorc.ir.arith.interval import Interval
 from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Ramp, Transpose, Var, const
-from ansorc.ir.matrix_units import REGISTER_BYTES, WARP
+from ansorc.ir.matrix_units import REGISTER_BYTES
 from ansorc.ir.node import Node, walk
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.passes.queries import flat_offset
@@ -38,10 +38,9 @@ from ansorc.ir.stmt import (
     map_substatements,
 )
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.target.code_facts import JOINED_RESULTS
+from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_requests import SECTOR_BYTES
-
-NEIGHBOURS = (4, 2)
-"""The numbers of threads that may exchange results; the first that fits is used."""
 
 
 def join_stores(function: Function) -> Function:
@@ -59,7 +58,11 @@ def _in_kernel(nest: Stmt) -> Stmt:
             return stmt  # threads of a warp that part exchange nothing
         if not isinstance(stmt, For):
             return map_substatements(stmt, visit)
-        if stmt.kind is LoopKind.UNROLLED and len(threads) == 1 and not threads[0].extent % WARP:
+        if (
+            stmt.kind is LoopKind.UNROLLED
+            and len(threads) == 1
+            and not threads[0].extent % WARP_THREADS
+        ):
             results = _Results.of(stmt)
             join = results and results.join(threads[0], ranges)
             if join:
@@ -109,7 +112,7 @@ class _Results:
         size = self.lanes.extent * self.store.buffer.dtype.bytes
         if size > REGISTER_BYTES or self._first(thread, ranges, SECTOR_BYTES // size) is not None:
             return None
-        for count in NEIGHBOURS:
+        for count in JOINED_RESULTS:
             first = self._first(thread, ranges, count)
             if self.loop.extent % count == 0 and first is not None:
                 stmt = self._exchange(thread, count, first)

@@ -38,7 +38,7 @@ from ansorc.ir.expr import (
     Ramp,
     Var,
 )
-from ansorc.ir.matrix_units import REGISTER_BYTES, ROW_BYTES, SUMS, WARP
+from ansorc.ir.matrix_units import REGISTER_BYTES, ROW_BYTES, SUMS
 from ansorc.ir.passes.gpu.elements import evaluate
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.passes.queries import flat_offset
@@ -55,6 +55,7 @@ from ansorc.ir.stmt import (
     statements,
 )
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.target.gpu import WARP_THREADS
 
 ElementNumbers = npt.NDArray[np.int64]
 _PRIVATE = (Scope.LOCAL, Scope.REGISTER)
@@ -180,8 +181,8 @@ class _MatrixTile:
         self._ranges: dict[str, Interval] = {
             loop.var.name: (0, loop.extent - 1) for loop in (*around.values(), *loops)
         }
-        self._ranges[self._warp.name] = (0, self._thread.extent // WARP - 1)
-        self._ranges[self._lane.name] = (0, WARP - 1)
+        self._ranges[self._warp.name] = (0, self._thread.extent // WARP_THREADS - 1)
+        self._ranges[self._lane.name] = (0, WARP_THREADS - 1)
         self._grid = self._values()
         first, second = _factors(store)
         self._dtype = first.buffer.dtype
@@ -212,16 +213,16 @@ class _MatrixTile:
         for loop in reversed(self._tile):
             values[loop.var.name] = number % loop.extent
             number = number // loop.extent
-        values[self._lane.name] = np.arange(WARP).reshape(1, -1, 1)
+        values[self._lane.name] = np.arange(WARP_THREADS).reshape(1, -1, 1)
         values[self._terms.var.name] = np.arange(self._terms.extent).reshape(1, 1, -1)
-        self._shape = (count, WARP, self._terms.extent)
+        self._shape = (count, WARP_THREADS, self._terms.extent)
         return values
 
     def _evaluate(self, indices: Sequence[Expr]) -> tuple[list[Expr], list[ElementNumbers]]:
         """Return for each index its part outside of the tile, and its values for all elements."""
         outer: list[Expr] = []
         numbers: list[ElementNumbers] = []
-        thread = self._warp * WARP + self._lane
+        thread = self._warp * WARP_THREADS + self._lane
         for index in indices:
             of_lanes = substitute(index, {self._thread.var.name: thread})
             form = linear(simplify(of_lanes, self._ranges))
@@ -281,7 +282,7 @@ class _MatrixTile:
     ) -> _Factor:
         steps: list[tuple[int, ...]] = []
         starts: list[Expr] = []
-        warp_number = {self._warp.name: self._thread.var // WARP}
+        warp_number = {self._warp.name: self._thread.var // WARP_THREADS}
         for each, rest in zip(numbers, outer, strict=True):
             terms = each - each[:, :, :1]
             tiles = groups(each[elements][:, :, 0])
@@ -305,7 +306,7 @@ class _MatrixTile:
             if steps is None:
                 raise _UnfitError("the sums of a thread are not numbered evenly")
             all_steps.append(steps)
-        warp_number = {self._warp.name: self._thread.var // WARP}
+        warp_number = {self._warp.name: self._thread.var // WARP_THREADS}
         around = tuple(substitute(index, warp_number) for index in outer)
         return _SumTiles(rows, columns, around, tuple(all_steps))
 
@@ -393,7 +394,7 @@ class _MatrixTile:
         """Return `index` in terms of the variables of the program."""
         ranges = {**self._ranges, f"{self._terms.var.name}.element": (0, ROW_BYTES - 1)}
         index = simplify(index, ranges)
-        return substitute(index, {self._lane.name: self._thread.var % WARP})
+        return substitute(index, {self._lane.name: self._thread.var % WARP_THREADS})
 
     def _multiply(self, left: Buffer, right: Buffer) -> Stmt:
         row, column = (Var(f"{self._terms.var.name}.{name}") for name in ("row", "column"))
@@ -467,9 +468,11 @@ def _steps(values: ElementNumbers) -> tuple[int, ...] | None:
 
 def _only_thread(around: Mapping[str, For]) -> For:
     threads = [loop for loop in around.values() if loop.thread.startswith("threadIdx")]
-    if len(threads) != 1 or threads[0].thread != "threadIdx.x" or threads[0].extent % WARP:
+    if len(threads) != 1 or threads[0].thread != "threadIdx.x" or threads[0].extent % WARP_THREADS:
         listed = ", ".join(f"{loop.extent} along {loop.thread}" for loop in threads) or "none"
-        raise _UnfitError(f"it takes threads along threadIdx.x, a multiple of {WARP}, not {listed}")
+        raise _UnfitError(
+            f"it takes threads along threadIdx.x, a multiple of {WARP_THREADS}, not {listed}"
+        )
     return threads[0]
 
 

@@ -24,12 +24,11 @@ from ansorc.ir.passes.gpu.thread_nests import map_kernels
 from ansorc.ir.passes.queries import first_lane
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, statements, substatements
 from ansorc.ir.substitute import free_vars, with_buffers
+from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import BANK_BYTES, are_asked_twice, shared_wavefronts
 
-_WARP = 32
 _WARPS = 4
 """The warps of a block that are evaluated: others do the same a few rows further."""
-_VECTOR_BYTES = 16
 _GAIN = 0.97
 """Padding must save 3 % of the cycles of the banks, or it is not worth the memory."""
 
@@ -86,9 +85,9 @@ def _threads(nest: Stmt) -> dict[str, npt.NDArray[np.int64]] | None:
             loops[nest.thread] = nest
         nest = nest.body
     count = int(np.prod([loop.extent for loop in loops.values()]))
-    if not loops or count % _WARP:
+    if not loops or count % WARP_THREADS:
         return None
-    number = np.arange(count).reshape(-1, _WARP)[:: max(1, count // _WARP // _WARPS)]
+    number = np.arange(count).reshape(-1, WARP_THREADS)[:: max(1, count // WARP_THREADS // _WARPS)]
     numbers: dict[str, npt.NDArray[np.int64]] = {}
     for thread in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
         if thread in loops:
@@ -142,7 +141,7 @@ def _steps_by_one(index: Expr, loop: For) -> bool:
 
 
 def _best(buffer: Buffer, requests: Sequence[_BankRequest], room: int) -> Buffer:
-    unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
+    unit = max(1, VECTOR_BYTES // buffer.dtype.bytes)
     paddings = list(range(unit, 8 * unit + 1, unit))
     if not any(request.is_vector for request in requests):
         paddings += [padding for padding in (1, 2) if padding % unit]
@@ -167,7 +166,7 @@ def _fewest(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
     """Return the cycles of the banks without any conflicts."""
     total = 0.0
     for request in requests:
-        width = min(_VECTOR_BYTES, request.lanes * buffer.dtype.bytes)
+        width = min(VECTOR_BYTES, request.lanes * buffer.dtype.bytes)
         cycles = 1.0 if request.may_join else max(1.0, width / BANK_BYTES)
         halved = request.is_shared and (request.may_join or width > BANK_BYTES)
         total += request.times * (cycles / 2 if halved else cycles)
@@ -176,7 +175,7 @@ def _fewest(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
 
 def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> tuple[float, float]:
     """Return the cycles of bank conflicts, and all cycles of the banks, for all requests."""
-    unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
+    unit = max(1, VECTOR_BYTES // buffer.dtype.bytes)
     is_aligned = all(stride % unit == 0 for stride in buffer.strides[:-1])
     lost, total = 0.0, 0.0
     for request in requests:
@@ -185,7 +184,7 @@ def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> tuple[float, fl
             start=np.zeros_like(request.indices[0]),
         )
         joined = unit if request.may_join and is_aligned else 1
-        width = min(_VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
+        width = min(VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
         wavefronts = shared_wavefronts(offsets * buffer.dtype.bytes, width)
         total += request.times / joined * float(wavefronts.mean())
         parts = max(1, width // BANK_BYTES)

@@ -22,10 +22,9 @@ from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import Passes
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.target.gpu import VECTOR_BYTES
 from ansorc.target.gpu_limits import launch_limits
 
-VECTOR_BYTES = 16
-"""The most bytes that one instruction of a thread loads or stores."""
 _PARTITION_STATEMENTS = 256
 """The most statements that splitting loops at their tests may add to a kernel."""
 _TILE_BYTES = 4 * MAX_REGISTERS * 3 // 4

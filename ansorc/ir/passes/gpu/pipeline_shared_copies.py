@@ -47,9 +47,8 @@ from ansorc.ir.stmt import (
     statements,
 )
 from ansorc.ir.substitute import substitute
+from ansorc.target.code_facts import ASYNC_COPY_BYTES
 
-ASYNC_BYTES = (4, 8, 16)
-"""The sizes of one asynchronous copy."""
 _FEW_COPIES = 16
 """Up to this many copies of a thread are 2 to 4 % slower if they are asynchronous; more copies are
 1.0 to 3 times as fast (140 programs on an H200)."""
@@ -248,7 +247,7 @@ class _SharedCopy:
         inner = self.loops[id(store)][-1:]
         lanes = [loop.extent for loop in inner if loop.kind is LoopKind.VECTORIZED]
         size = store.buffer.dtype.bytes * sum(lanes or [1])
-        return is_copy(store.value) and size in ASYNC_BYTES
+        return is_copy(store.value) and size in ASYNC_COPY_BYTES
 
 
 def is_copy(value: Expr) -> bool:
