@@ -177,7 +177,7 @@ class TuneResult:
         points = [(trial, seconds * 1e3) for trial, seconds in self.curve]
         shown = [notebook.curve(points, self.trials, "ms")] if points else []
         title = f"{self.task.name}: {self.trials} trials, {self.measured_now} of them in this run"
-        return notebook.framed(title, notebook.table(rows), *shown)
+        return notebook.frame(title, notebook.table(rows), *shown)
 
     @property
     def packed_before(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.base import CountingBackend, backend_of
+from ansorc.codegen.base import CountingBackend, ResourceBackend, backend_of
 from ansorc.codegen.build import prepare
 from ansorc.codegen.cuda.requests import MemoryRequest, requests_of
 from ansorc.codegen.cuda.sass import hottest_loops
@@ -148,3 +148,20 @@ def test_what_is_told_of_a_matrix_product() -> None:
     assert "loads A (global), 16 bytes a thread: 16 sectors a request, 16 at least" in told
     shares = [word for word in told.split() if word.endswith("%;")]
     assert any(np.float64(share.strip("%;")) >= 85 for share in shares)
+
+
+@needs_wheels
+def test_the_kernel_that_clears_faults_is_not_counted() -> None:
+    table = ac.placeholder((50, 8), name="T")
+    places = ac.placeholder((40,), "I", "int64")
+    dag = ComputeDAG([table, places, ac.ops.take(table, places, axis=0)])
+    state = replay(dag, default_gpu_steps(dag, TARGET))
+    function = prepare(lower(state, "picks"), TARGET)
+    backend = backend_of(TARGET)
+    assert isinstance(backend, CountingBackend)
+    assert isinstance(backend, ResourceBackend)
+    source = backend.emit(function, TARGET)
+    assert len(backend.resources(source, TARGET)) == 1
+    told = backend.counts(function, source, TARGET)
+    assert "clear_faults" not in told
+    assert "loads I (global)" in told
