@@ -29,7 +29,7 @@ from ansorc.search.evolution.sampling import sample
 from ansorc.search.gpu.default import best_on_gpu
 from ansorc.search.space import design_space, steps
 from ansorc.target import Target, detect
-from ansorc.target.machine import CUDA_BACKEND
+from ansorc.target.platforms import CUDA_BACKEND
 from bench.paper_cases import SHAPES, case
 
 DEFAULTS = (
