@@ -23,8 +23,8 @@ from rich.table import Table
 import ansorc as ac
 from ansorc.codegen.package.toolchain import find_toolchain
 from ansorc.target import Target, detect
-from ansorc.target.costs import CORE
 
+CORE = detect().costs
 SOURCE = Path(__file__).with_suffix(".cc")
 _FLAGS = ("-std=c++20", "-O2", "-march=native", "-pthread")
 _CYCLE = "cycle"

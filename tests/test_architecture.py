@@ -49,6 +49,7 @@ SPACES = ("ansorc.search.cpu", "ansorc.search.gpu")
 """Reached through the protocol in `ansorc.search.space` alone, which finds them by name."""
 SPACE_USERS = {"ansorc.cli.no_device"}
 """What is about one kind of machine by its name."""
+PASSES = "ansorc.ir.passes"
 REGISTRY = "ansorc.target.platforms"
 PLATFORM_NAMES = {"cpu", "cuda"}
 ASKS_FOR_GPUS = ("ansorc.target", "ansorc.codegen", "ansorc.cli", "ansorc.fleet", PAPER)
@@ -146,6 +147,16 @@ def test_only_the_registry_tells_kinds_of_machines_apart(name: str) -> None:
         assert not _names_a_platform(node), f"{name} compares with the name of a platform"
         is_asked = isinstance(node, ast.Attribute) and node.attr == "is_gpu"
         assert not is_asked or name.startswith(ASKS_FOR_GPUS), f"{name} asks whether it is a GPU"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(PASSES)])
+def test_constants_of_passes_are_read_by_passes(name: str) -> None:
+    """What schedules, estimates and code generation count on is in `ansorc.target`."""
+    for node in ast.walk(parse(MODULES[name])):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PASSES):
+            read = [one.name for one in node.names if one.name.isupper()]
+            is_allowed = name.startswith("ansorc.codegen")
+            assert is_allowed or not read, f"{name} reads {read} of {node.module}"
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(SPACES)])

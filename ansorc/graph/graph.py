@@ -181,7 +181,7 @@ class Graph:
             (line, next((sources[w] for w in re.findall(r"[^\s:,=]+", line) if w in sources), ""))
             for line in self.to_text().splitlines()
         ]
-        return notebook.framed(f"{self.name}: {len(self.nodes)} nodes", notebook.code(lines))
+        return notebook.frame(f"{self.name}: {len(self.nodes)} nodes", notebook.code(lines))
 
     def is_used_once(self, name: str) -> bool:
         """Whether one node alone reads the tensor `name`, which is no output."""

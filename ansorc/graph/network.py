@@ -73,7 +73,7 @@ class Network:
         rows = [(task.name, f"{task.dag.flops:.4g} FLOP a call") for task in self.tasks.values()]
         lines = [(line, "") for line in self.graph.to_text().splitlines()]
         title = f"{self.graph.name} for {self.target.text}: {len(rows)} tasks"
-        return notebook.framed(title, notebook.table(rows), notebook.code(lines))
+        return notebook.frame(title, notebook.table(rows), notebook.code(lines))
 
     def without_source(self) -> Network:
         """Return the network for building alone: its source is what it was rewritten to.

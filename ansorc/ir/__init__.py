@@ -1,4 +1,5 @@
-"""The loop program as a value: expressions, statements, and what can be done with them.
+"""The loop program as a value: expressions, statements, and operations on them.
 
-In: nodes, or their text. Out: `Function` values that print, parse, verify, run and are rewritten.
+In: nodes, or their text. Out: `Function` values that print, parse, verify, run and can be
+rewritten.
 """

@@ -1,4 +1,4 @@
-"""Memory for tensors that begins where a cache line does."""
+"""Allocate memory for tensors at the start of a cache line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LARGE_BYTES = 1 << 17
 def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
     """Return an array that begins at a multiple of 64 bytes, contents free.
 
-    Kernels take any array. But those of `numpy.empty` begin at any multiple of 16 bytes, so that
-    each vector of 64 bytes may lie on two cache lines, which takes longer (docs/decisions/0025).
-    Raise ArgumentError for a shape or a dtype that no array has.
+    Kernels accept any array. But arrays of `numpy.empty` begin at any multiple of 16 bytes, so a
+    vector of 64 bytes may cross two cache lines, which is slower (docs/decisions/0025). Raise
+    ArgumentError for a shape or a dtype that no array can have.
     """
     try:
         given = shape if isinstance(shape, (tuple, list)) else (shape,)
@@ -41,9 +41,9 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -
 
 
 def in_own_pages(array: Array) -> Array:
-    """Return a copy of a large array whose memory the system gets back once nobody holds it.
+    """Return a copy of a large array whose memory returns to the system when it is freed.
 
-    What NumPy frees between arrays that are still held stays with the process.
+    Memory that NumPy frees between arrays in use stays with the process.
     """
     if array.nbytes < _LARGE_BYTES:
         return array

@@ -1,4 +1,4 @@
-"""A named piece of memory with a shape: what loads read and stores write."""
+"""A named piece of memory with a shape, for loads and stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansorc.ir.dtype import DType
 
 
 class Scope(Enum):
-    """Where a buffer lives, and so who can see it."""
+    """The memory of a buffer, and so the threads that can access it."""
 
     GLOBAL = "global"
     """Main memory: parameters, and intermediates seen by all threads."""
@@ -33,11 +33,11 @@ class Buffer:
     dtype: DType
     scope: Scope = Scope.GLOBAL
     constant: bool = False
-    """Holds the same values at every call (a weight), so it may be re-laid-out once."""
+    """Has the same values at every call (a weight), so its layout may be changed once."""
     promised: tuple[float, float] | None = None
-    """The least and the largest value that its elements will have, if that was said."""
+    """The promised least and largest value of its elements, or None."""
     is_sorted: bool = False
-    """Whether the elements of each row will not decrease."""
+    """Whether the elements of each row are promised not to decrease."""
 
     @property
     def elements(self) -> int:

@@ -13,7 +13,7 @@ from ansorc.errors import LanguageError
 
 
 class Kind(Enum):
-    """What the bits of an element mean."""
+    """The meaning of the bits of an element."""
 
     FLOAT = "float"
     BFLOAT = "bfloat"
@@ -46,7 +46,7 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element in memory (a bool takes one), times the lanes."""
+        """The bytes of one element in memory (a bool takes one), times the lanes."""
         return max(1, self.bits // 8) * self.lanes
 
     @property
@@ -145,7 +145,7 @@ SCALARS = {
 
 @lru_cache(maxsize=256)
 def dtype(name: str) -> DType:
-    """Return the type called `name` (`float32`, `float32x8`); raise LanguageError if none is."""
+    """Return the type named `name` (`float32`, `float32x8`); raise LanguageError if unknown."""
     base, _, lanes = name.partition("x")
     if base not in SCALARS or (lanes and not lanes.isdigit()):
         known = ", ".join(SCALARS)

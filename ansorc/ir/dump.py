@@ -1,4 +1,4 @@
-"""The files of `ANSORC_DUMP=DIR`: each stage of what is built, as text that people read.
+"""Write the files of `ANSORC_DUMP=DIR`: each stage of a build, as readable text.
 
 DIR/matmul/00_dag.txt … 03_lowered.ir, 04_simplify.ir … 21_llvm.ll, 23_asm.s
 DIR/resnet/00_imported.txt, 02_fold_constants.txt …, kernel0_conv2d/00_dag.txt …
@@ -19,9 +19,9 @@ _LONGEST_NAME = 80
 
 
 class DumpFolder:
-    """The folder of one build, whose files are numbered in the order of the stages.
+    """The folder of one build; its files are numbered in the order of the stages.
 
-    Raise OptionError where it cannot be written.
+    Raise OptionError if it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +29,7 @@ class DumpFolder:
         self._stages = 0
 
     def write(self, stage: str, text: str, suffix: str = "txt") -> Path:
-        """Write `text`, what the next stage made, and return the file."""
+        """Write `text`, the result of the next stage, and return the file."""
         path = self.path / f"{self._stages:02d}_{_file_name(stage)}.{suffix}"
         self._stages += 1
         try:
@@ -39,21 +39,21 @@ class DumpFolder:
         return path
 
     def skip(self) -> None:
-        """Count a stage that changed nothing, so that equal stages of two builds are alike."""
+        """Count a stage that changed nothing, so that the numbers of two builds agree."""
         self._stages += 1
 
     def folder(self, name: str) -> DumpFolder:
-        """Return a new folder inside this one, for a part of what is built."""
+        """Return a new folder inside this one, for a part of the build."""
         return _new_folder(self.path, name)
 
 
 def dump_folder(name: str) -> DumpFolder | None:
-    """Return a new folder for a build of `name` where `ANSORC_DUMP` asks for it, else None.
+    """Return a new folder for a build of `name` if `ANSORC_DUMP` is set, else None.
 
     A second build of that name, in this process or in another, gets `name-2`, and so on.
     """
-    place = os.environ.get(VARIABLE)
-    return _new_folder(Path(place), name) if place else None
+    path = os.environ.get(VARIABLE)
+    return _new_folder(Path(path), name) if path else None
 
 
 def _new_folder(parent: Path, name: str) -> DumpFolder:

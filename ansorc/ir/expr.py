@@ -24,7 +24,7 @@ class Operand(Node):
     __slots__ = ("_dtype",)
     is_walked_often = True
     _dtype: DType
-    """What `dtype_of` found: a deep expression is asked at each of its levels."""
+    """The cached result of `dtype_of`, which is called at each level of a deep expression."""
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary(BinaryOp.ADD, self, other)
@@ -92,12 +92,14 @@ class Const(Operand):  # noqa: PLW1641, `node` makes the hash
     dtype: DType
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same number: 0.0 and -0.0 are two, as 1 / x tells."""
+        """Return whether both are the same number; 0.0 and -0.0 differ, since 1 / x does."""
         if other.__class__ is not self.__class__:
             return NotImplemented
-        one, two = self.value, cast(Const, other).value
-        return (one, self.dtype) == (two, cast(Const, other).dtype) and (
-            bool(one) or one.__class__ is int or math.copysign(1, one) == math.copysign(1, two)
+        mine, theirs = self.value, cast(Const, other).value
+        return (mine, self.dtype) == (theirs, cast(Const, other).dtype) and (
+            bool(mine)
+            or mine.__class__ is int
+            or math.copysign(1, mine) == math.copysign(1, theirs)
         )
 
 
@@ -136,7 +138,7 @@ class Not(Operand):
 
 @node
 class Select(Operand):
-    """`then` where `condition` holds, else `otherwise`; only the chosen arm's loads happen."""
+    """`then` if `condition` holds, else `otherwise`; only the chosen arm is evaluated."""
 
     condition: Expr
     then: Expr
@@ -145,11 +147,11 @@ class Select(Operand):
 
 @node
 class Checked(Operand):
-    """`value`, where `condition` holds; where it does not, the call fails.
+    """`value`; the call fails unless `condition` holds.
 
-    It is for what is evaluated: the arm of a `Select` that is not chosen checks nothing. `kind`
-    says what the integers `args` are, `about` which tensor, or what an assertion is. In a vector
-    the condition holds in every lane, or the call fails. See `Check`.
+    Only evaluated values are checked: the arm of a `Select` that is not chosen checks nothing.
+    `kind` gives the meaning of the integers `args`; `about` is a tensor or the text of an
+    assertion. In a vector, the condition must hold in every lane. See `Check`.
     """
 
     value: Expr
@@ -163,8 +165,8 @@ class Checked(Operand):
 class Cast(Operand):
     """`operand` converted to `dtype` as NumPy's `astype` does (lanes follow the operand).
 
-    Floats go towards zero in an integer; what it cannot hold becomes its nearest value, NaN 0.
-    Every number goes to bfloat16 by way of float32.
+    Floats are truncated to integers; values out of range are clamped, and NaN becomes 0. Every
+    number is converted to bfloat16 by way of float32.
     """
 
     dtype: DType
@@ -173,9 +175,9 @@ class Cast(Operand):
 
 @node
 class Call(Operand):
-    """A pure math function of `MATH_FUNCTIONS`, giving the dtype of its operands.
+    """A pure math function of `MATH_FUNCTIONS`; the result has the dtype of its operands.
 
-    They are floats, or integers where it is one of `OF_INTEGERS`.
+    These are floats, or integers for functions of `OF_INTEGERS`.
     """
 
     name: str
@@ -186,9 +188,9 @@ class Call(Operand):
 class Dot(Operand):
     """Lane l is `total[l] + sum of left[terms * l + t] * right[terms * l + t]` for t below `terms`.
 
-    An operand of only `terms` lanes serves every lane. The sums of four int8 or uint8, and of two
-    int16, are int32 and wrap; those of two bfloat16 are float32, the last term added first, each
-    sum rounded, and numbers below 2^-126 perhaps taken for 0.
+    An operand of only `terms` lanes is used for every lane. The sums of four int8 or uint8, and of
+    two int16, are int32 and wrap. Those of two bfloat16 are float32: the last term is added first,
+    each sum is rounded, and numbers below 2^-126 may be treated as 0.
     """
 
     terms: int
@@ -224,7 +226,7 @@ class Broadcast(Operand):
 
 @node
 class Reduce(Operand):
-    """The lanes of `operand` combined by `op` of REDUCTIONS: halves, until one lane is left."""
+    """The lanes of `operand` combined by `op` of REDUCTIONS, by halving until one is left."""
 
     op: BinaryOp
     operand: Expr
@@ -232,11 +234,10 @@ class Reduce(Operand):
 
 @node
 class Shuffle(Operand):
-    """What `operand` is in the thread of the same GPU warp whose number differs by the bit
-    `distance`: 1, 2, 4, 8 or 16.
+    """The value of `operand` in another thread of the GPU warp, whose number differs in one bit.
 
-    It is the whole value of a store, which all threads of the block run together. A warp is 32
-    neighbours by threadIdx.x, then y, then z.
+    The bit is `distance`: 1, 2, 4, 8 or 16. A Shuffle is the whole value of a store, which all
+    threads of the block run together. A warp is 32 neighbours by threadIdx.x, then y, then z.
     """
 
     operand: Expr
@@ -245,11 +246,12 @@ class Shuffle(Operand):
 
 @node
 class MatrixLoad(Operand):
-    """What the lanes of a GPU warp give each other of four matrices of 8 rows of 16 bytes.
+    """A load of four matrices of 8 rows of 16 bytes by the lanes of a GPU warp.
 
-    Lane l gives row l % 8 of matrix l // 8 as the vector `operand`, and gets, of each matrix in
-    turn, the 4 bytes number l % 4 of row l // 4. If `is_transposed`, of 16-bit elements only, it
-    gets elements l % 4 * 2 and l % 4 * 2 + 1 of column l // 4. See `Shuffle` for when and where.
+    Lane l provides row l % 8 of matrix l // 8 as the vector `operand`. From each matrix in turn it
+    receives the 4 bytes number l % 4 of row l // 4. If `is_transposed` (16-bit elements only), it
+    receives elements l % 4 * 2 and l % 4 * 2 + 1 of column l // 4. Restrictions are those of
+    `Shuffle`.
     """
 
     operand: Expr
@@ -258,13 +260,14 @@ class MatrixLoad(Operand):
 
 @node
 class MatrixMultiply(Operand):
-    """`total + left · right` of tiles that lie in the registers of a warp: 16 x 8, 16 x k, k x 8.
+    """`total + left · right` of tiles in the registers of a warp: 16 x 8, 16 x k, k x 8.
 
-    With P elements in 4 bytes, k is 8 P. Lane l has, as lane i of `total`, row l // 4 + 8 (i // 2)
-    and column l % 4 * 2 + i % 2; of register i (P lanes) of `left` row l // 4 + 8 (i % 2), k from
-    l % 4 P + 4 P (i // 2) on; of `right` column l // 4, k from l % 4 P + 4 P i on (PTX manual,
-    "mma"). Products of float16 and bfloat16 are exact, of float32 without the lowest 13 bits of
-    each factor; how their sums are rounded is up to the GPU. See `Shuffle` for when and where.
+    With P elements in 4 bytes, k is 8 P. Lane l holds, as lane i of `total`, row l // 4 + 8 (i //
+    2) and column l % 4 * 2 + i % 2. Register i (P lanes) of `left` holds row l // 4 + 8 (i % 2)
+    with k from l % 4 P + 4 P (i // 2) on; that of `right` holds column l // 4 with k from l % 4 P +
+    4 P i on (PTX manual, "mma"). Products of float16 and bfloat16 are exact; those of float32
+    ignore the lowest 13 bits of each factor. The rounding of sums depends on the GPU. Restrictions
+    are those of `Shuffle`.
     """
 
     total: Expr
@@ -274,10 +277,10 @@ class MatrixMultiply(Operand):
 
 @node
 class Transpose(Operand):
-    """What `threads` neighbours of a GPU warp, 2 or 4, have of a piece of their vectors `operand`.
+    """An exchange of pieces of the vectors `operand` among 2 or 4 neighbours of a GPU warp.
 
-    Each vector has as many pieces as there are neighbours: number i of them gets piece i of each
-    neighbour, in their order. See `Shuffle` for when and where.
+    Each vector has as many pieces as there are neighbours (`threads`). Neighbour i receives piece i
+    of each neighbour, in order. Restrictions are those of `Shuffle`.
     """
 
     operand: Expr
@@ -285,14 +288,14 @@ class Transpose(Operand):
 
 
 Exchange: TypeAlias = Shuffle | MatrixLoad | MatrixMultiply | Transpose
-"""What the threads of a warp do together."""
+"""Operations that the threads of a warp do together."""
 _OfLanes: TypeAlias = Load | Ramp | Broadcast | Reduce | Dot | Exchange
 _Compound: TypeAlias = Binary | Compare | Not | Select | Checked | Cast | Call | _OfLanes
 Expr: TypeAlias = Const | Var | _Compound
 ExprLike: TypeAlias = "Operand | float"
-"""What the builders accept: an expression or a Python number."""
+"""An operand that the builders accept: an expression or a Python number."""
 Indices: TypeAlias = tuple[Expr, ...]
-"""Where a load or a store is: one index for each dimension."""
+"""The position of a load or a store: one index for each dimension."""
 _LEAVES = (Const, Var)
 
 
@@ -318,15 +321,15 @@ def _dtype_of(expr: _Compound) -> DType:
         case MatrixMultiply(total):
             return dtype_of(total)
         case Select(condition, then, otherwise):
-            found = _wider(dtype_of(then), dtype_of(otherwise))
-            return found.vector(max(dtype_of(condition).lanes, found.lanes))
+            dtype_ = _wider(dtype_of(then), dtype_of(otherwise))
+            return dtype_.vector(max(dtype_of(condition).lanes, dtype_.lanes))
         case Checked(value, condition):
-            found = dtype_of(value)
-            return found.vector(max(dtype_of(condition).lanes, found.lanes))
+            dtype_ = dtype_of(value)
+            return dtype_.vector(max(dtype_of(condition).lanes, dtype_.lanes))
         case Cast(dtype, operand):
             return dtype.vector(dtype_of(operand).lanes)
         case Call(_, args):
-            return max((dtype_of(arg) for arg in args), key=lambda found: found.lanes)
+            return max((dtype_of(arg) for arg in args), key=lambda dtype_: dtype_.lanes)
         case Load(buffer, indices):
             lanes = max((dtype_of(index).lanes for index in indices), default=1)
             return buffer.dtype.vector(lanes)
@@ -337,7 +340,7 @@ def _dtype_of(expr: _Compound) -> DType:
 
 
 def const(value: float, dtype: DType = INT64) -> Const:
-    """Return `value` as a literal of `dtype`; raise LanguageError where it does not fit."""
+    """Return `value` as a literal of `dtype`; raise LanguageError if it does not fit."""
     if type(value) is int and dtype is INT64:
         return Const(value, dtype)  # most are
     if dtype.is_float:
@@ -365,7 +368,7 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
 def binary(op: BinaryOp, left: ExprLike, right: ExprLike) -> Expr:
     """Return `left op right`; raise LanguageError on dtypes that differ or do not have `op`.
 
-    Of floats `//` and `%` are calls of math functions.
+    For floats, `//` and `%` are calls of math functions.
     """
     a, b = operands(op.value, left, right)
     if op in OF_FLOATS and dtype_of(a).is_float:
@@ -382,14 +385,14 @@ def compare(op: CompareOp, left: ExprLike, right: ExprLike) -> Expr:
 
 def operands(symbol: str, left: ExprLike, right: ExprLike) -> tuple[Expr, Expr]:
     """Return both as expressions of one dtype; raise LanguageError, with `symbol`, if not."""
-    a, b = _matched(left, right), _matched(right, left)
+    a, b = _match(left, right), _match(right, left)
     ta, tb = dtype_of(a), dtype_of(b)
     if ta.element != tb.element or (ta.lanes != tb.lanes and 1 not in (ta.lanes, tb.lanes)):
         raise LanguageError(f"'{symbol}' on {ta} and {tb}: cast one operand to the other's dtype")
     return a, b
 
 
-def _matched(value: ExprLike, other: ExprLike) -> Expr:
+def _match(value: ExprLike, other: ExprLike) -> Expr:
     if isinstance(value, Operand) or not isinstance(other, Operand):
         return as_expr(value)
     dtype = dtype_of(as_expr(other)).element

@@ -1,4 +1,4 @@
-"""Why a call may fail for the data that it gets: what `Check` and `Checked` name."""
+"""Faults: the reasons why a call may fail because of its data, for `Check` and `Checked`."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from ansorc.errors import (
 
 
 class FaultKind(Enum):
-    """What a call found, by the word in the text of a program."""
+    """The kind of a fault; its value is the word in the text of a program."""
 
     INDEX = "index_out_of_range"
-    """An element that a tensor does not have. Its arguments are the index, the least and the
-    largest that there is, and the dimension."""
+    """An index outside of a tensor. Its arguments are the index, the least and the largest legal
+    index, and the dimension."""
     DIVISION = "division_by_zero"
-    """An integer divided by 0, which is the argument."""
+    """An integer divided by 0; the argument is the divisor."""
     ASSERTION = "assertion_failed"
-    """What the program asserts does not hold. Its arguments are what it wants to be told."""
+    """An assertion of the program does not hold. Its arguments are those of the assertion."""
     VALUE = "value_out_of_range"
-    """An input that is not as it was promised. Its arguments are the value, and the least and the
-    largest that were promised."""
+    """An input outside of its promised range. Its arguments are the value, and the least and the
+    largest promised value."""
 
 
 MOST_ARGUMENTS = 4
-"""Integers that a fault tells."""
+"""The most integers that a fault reports."""
 
 
 @dataclass(frozen=True)
 class FaultSite:
-    """What a fault may be about: a kind, a tensor or the words of an assertion, and of a network
-    the call of a kernel."""
+    """A possible fault: its kind, the tensor or the text of the assertion, and in a network the
+    call of the kernel."""
 
     kind: FaultKind
     about: str
     arguments: int = 0
-    """How many integers are told."""
+    """The number of integers that are reported."""
     call: str = ""
 
     def to_json(self) -> list[object]:
-        """Return what `from_json` reads back."""
+        """Return the fields as a JSON list that `from_json` reads."""
         return [self.kind.value, self.about, self.arguments, self.call]
 
     @staticmethod
@@ -69,11 +69,11 @@ FAULT_WORDS = {
     FaultKind.ASSERTION: "found that something which the program asserts does not hold",
     FaultKind.VALUE: "got an input with values other than those that were promised",
 }
-"""What a call did of which nothing but the kind of fault is known."""
+"""The end of a sentence about a call of which only the kind of fault is known."""
 
 
 def fault_error(subject: str, site: FaultSite, values: tuple[int, ...]) -> FaultError:
-    """Return the error that says that `subject` met the fault."""
+    """Return the error for a fault that `subject` met."""
     text = f"{subject} {fault_words(site, values)}"
     return _ERRORS[site.kind](text, site.about, values, site.call)
 
@@ -81,9 +81,9 @@ def fault_error(subject: str, site: FaultSite, values: tuple[int, ...]) -> Fault
 def recorded_fault(
     subject: str, kind: FaultKind, sites: Sequence[FaultSite], record: Sequence[int]
 ) -> FaultError:
-    """Return the error of a call that left a record: which site failed, from 1 on, and its values.
+    """Return the error for a record of a call: the number of the site, from 1 on, and its values.
 
-    If the record does not fit the kind, another call has written over it.
+    If the record does not fit `kind`, another call has overwritten it.
     """
     number = record[0] - 1
     if not 0 <= number < len(sites) or sites[number].kind is not kind:
@@ -93,12 +93,12 @@ def recorded_fault(
 
 
 def unknown_fault(subject: str, kind: FaultKind) -> FaultError:
-    """Return the error of a call of which nothing but the kind of fault is known."""
+    """Return the error for a call of which only the kind of fault is known."""
     return _ERRORS[kind](f"{subject} {FAULT_WORDS[kind]}")
 
 
 def fault_words(site: FaultSite, values: tuple[int, ...]) -> str:
-    """Return what happened, as the end of a sentence about a call; `values` are its arguments."""
+    """Return the end of a sentence about a call that met the fault, with its arguments `values`."""
     where = f" (in '{site.call}')" if site.call else ""
     match site.kind:
         case FaultKind.INDEX:

@@ -1,8 +1,9 @@
-"""Run a loop program on NumPy arrays: the oracle of every test.
+"""Run a loop program on NumPy arrays: the reference of every test.
 
-The function becomes Python source of the same loops, compiled once. What the IR leaves undefined
+The function becomes Python source of the same loops, compiled once. Undefined behaviour of the IR
 is an error here: an index outside its buffer, division by zero, a race between GPU threads, a
-barrier that not all of them reach, a result or a choice that depends on memory that nobody wrote.
+barrier that not all threads reach, a result or a choice that depends on memory that was never
+written.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
-from ansorc.ir.matrix_units import given_pieces, given_rows, multiplied
+from ansorc.ir.matrix_units import multiply_tiles, receive_pieces, receive_rows
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, stmt_text
 from ansorc.ir.stmt import (
@@ -52,7 +53,7 @@ _MAX_NESTED_LOOPS = 16
 """CPython refuses more than 20 nested loops in one function."""
 
 _Thread = Generator[int, None, None]
-"""A GPU thread: it yields the number of each barrier that it waits at."""
+"""A GPU thread: it yields the number of each barrier at which it waits."""
 
 
 def interpret(
@@ -61,9 +62,9 @@ def interpret(
     """Run `function` on `arrays`, one for each parameter in order, changing its outputs in place.
 
     Loops of every kind run serially; the threads of a GPU block take turns at each barrier. With
-    `fresh_outputs` the outputs are undefined before, and every element of them has to be stored.
-    Raise IRError for an illegal function, unfitting arrays and undefined behaviour; the arrays
-    then keep their contents.
+    `fresh_outputs` the outputs are undefined at first, and every element of them must be stored.
+    Raise IRError for an illegal function, wrong arrays and undefined behaviour; the arrays then
+    keep their contents.
     """
     memory = _run(function, arrays, fresh_outputs=fresh_outputs)
     outputs = _outputs(function)
@@ -78,10 +79,9 @@ def interpret(
 def interpret_partly(
     function: Function, arrays: Sequence[np.ndarray[Any, Any]]
 ) -> list[np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Run `function` as `interpret` does; return for each array which elements are undefined then.
+    """Run `function` as `interpret` does; return for each array which elements stay undefined.
 
-    Those keep what they were in the arrays. What a pass makes of a function has to be defined, and
-    the same, where the function is.
+    These elements of the arrays are not changed. A pass must keep every element that is defined.
     """
     memory, outputs = _run(function, arrays, fresh_outputs=False), _outputs(function)
     masks: list[np.ndarray[Any, np.dtype[np.bool_]]] = []
@@ -110,7 +110,7 @@ def _run(
     outputs = _outputs(function)
     with np.errstate(all="ignore"):
         compiler = _Compiler(function)
-        run = compiler.compiled()
+        run = compiler.compile()
         memory: list[list[Any]] = []
         for buffer, array in zip(function.params, arrays, strict=True):
             is_fresh = fresh_outputs and buffer in outputs
@@ -132,12 +132,12 @@ def _check_defined(kernel: str, output: Buffer, elements: list[Any]) -> None:
     if missing is None:
         return
     number = next(n for n, element in enumerate(elements) if element is missing)
-    index = ", ".join(str(int(place)) for place in np.unravel_index(number, output.shape))
-    place = f"{output.name}[{index}]"
+    index = ", ".join(str(int(where)) for where in np.unravel_index(number, output.shape))
+    where = f"{output.name}[{index}]"
     if missing.source == output:
-        raise IRError(f"kernel '{kernel}' never stores to {place} of {buffer_text(output)}")
+        raise IRError(f"kernel '{kernel}' never stores to {where} of {buffer_text(output)}")
     raise IRError(
-        f"kernel '{kernel}' stores to {place} of {buffer_text(output)} what it computed from an "
+        f"kernel '{kernel}' stores to {where} of {buffer_text(output)} what it computed from an "
         f"element of {buffer_text(missing.source)} that nobody wrote; a pass or a schedule reads "
         "more than is there"
     )
@@ -150,9 +150,9 @@ def _check_arrays(function: Function, arrays: Sequence[np.ndarray[Any, Any]]) ->
         )
     for buffer, array in zip(function.params, arrays, strict=True):
         if array.shape != buffer.shape or array.dtype != buffer.dtype.numpy:
-            found = f"{array.dtype}{list(array.shape)}"
+            type_ = f"{array.dtype}{list(array.shape)}"
             raise IRError(
-                f"kernel '{function.name}' takes {buffer_text(buffer)}, not an array {found}"
+                f"kernel '{function.name}' takes {buffer_text(buffer)}, not an array {type_}"
             )
 
 
@@ -162,20 +162,20 @@ def _elements(buffer: Buffer, array: np.ndarray[Any, Any]) -> list[Any]:
 
 
 class _AsyncStores:
-    """The asynchronous stores of a thread: each is done as late as it may be."""
+    """The asynchronous stores of a thread; each is done as late as possible."""
 
     def __init__(self) -> None:
         self._groups: list[list[tuple[list[Any], int, Any]]] = [[]]
 
-    def begin(self, memory: list[Any], place: int, value: Any) -> None:
+    def begin(self, memory: list[Any], offset: int, value: Any) -> None:
         """Begin to store `value`."""
-        self._groups[-1].append((memory, place, value))
+        self._groups[-1].append((memory, offset, value))
 
     def wait(self, pending: int) -> None:
-        """Do what is under way, but for the latest `pending` groups."""
+        """Do all stores except those of the latest `pending` groups."""
         while len(self._groups) > pending:
-            for memory, place, value in self._groups.pop(0):
-                memory[place] = value
+            for memory, offset, value in self._groups.pop(0):
+                memory[offset] = value
         self._groups.append([])
 
 
@@ -187,7 +187,7 @@ class _Compiler:
         self.exprs = ExprCompiler(function.name)
         self.lines: list[str] = []
         self.statements: list[Stmt] = []
-        """Of which statement each line is."""
+        """The statement of each line."""
         self.statement: Stmt = function.body
         self.indent = 0
         self.loops = 0
@@ -195,7 +195,7 @@ class _Compiler:
         """The loop variable of each GPU thread or block index that encloses the statement."""
         self.extents: dict[str, int] = {}
         self.group: tuple[int, int] | None = None
-        """Line and indentation of the outermost thread loop, inside of one."""
+        """The line and indentation of the outermost thread loop around the statement, or None."""
         self.has_threads = any(
             isinstance(part, For) and part.kind is LoopKind.BOUND
             for part in statements(function.body)
@@ -204,23 +204,27 @@ class _Compiler:
         self.shared: list[Buffer] = []
         """The allocated buffers that several threads reach."""
 
-    def compiled(self) -> Callable[..., None]:
-        """Return a Python function of one flat list for each parameter."""
+    def compile(self) -> Callable[..., None]:
+        """Return a Python function that takes one flat list for each parameter."""
         params = [self._bind_buffer(buffer) for buffer in self.function.params]
         self._open(f"def run({', '.join(params)}):")
         self._stmt(self.function.body)
         names = self.exprs.globals
-        names |= {"together": self._together, "clock": self.clock, "watched": self._watched}
+        names |= {"together": self._together, "clock": self.clock, "watched": self._watch}
         names["AsyncStores"] = _AsyncStores
-        names |= {"given_rows": given_rows, "multiplied": multiplied, "given_pieces": given_pieces}
+        names |= {
+            "given_rows": receive_rows,
+            "multiplied": multiply_tiles,
+            "given_pieces": receive_pieces,
+        }
         code = compile("\n".join(self.lines), self._file, "exec")
         exec(code, names)
         return cast("Callable[..., None]", names["run"])
 
     def complaint(self, error: UndefinedUseError) -> str:
-        """Return what is wrong where a run of the source raised `error`."""
-        values, line = _place_of(error.__traceback__, self._file)
-        place = ", ".join(
+        """Return the message for an `error` that a run of the source raised."""
+        values, line = _failing_line(error.__traceback__, self._file)
+        values_ = ", ".join(
             f"{name}={values[value.text]}"
             for name, value in self.exprs.variables.items()
             if value.text in values
@@ -229,7 +233,7 @@ class _Compiler:
         return (
             f"kernel '{self.function.name}' chooses by an element of {buffer_text(error.source)} "
             f"that nobody wrote, or goes where it says, in\n{text}"
-            + (f"\nwhere {place}" if place else "")
+            + (f"\nwhere {values_}" if values_ else "")
         )
 
     @property
@@ -244,7 +248,7 @@ class _Compiler:
     def _write(self, stmt: Stmt) -> None:
         match stmt:
             case For(_, _, LoopKind.BOUND):
-                self._bound(stmt)
+                self._bound_loop(stmt)
             case For(var, extent, _, body):
                 self._loop(var, extent, body)
             case Store():
@@ -303,7 +307,7 @@ class _Compiler:
         self._close(body)
 
     def _in_part(self, write: Callable[[], None]) -> None:
-        """Write a function of its own, and call it where it stands."""
+        """Write a nested function and a call of it."""
         name = self.exprs.fresh("part")
         self._open(f"def {name}():")
         write()
@@ -312,11 +316,11 @@ class _Compiler:
         self.indent -= 1
         self._line(f"yield from {name}()" if self.group else f"{name}()")
 
-    def _bound(self, loop: For) -> None:
+    def _bound_loop(self, loop: For) -> None:
         outer = self.threads.get(loop.thread)
         if outer is not None:
-            own = self.exprs.variables[outer].text
-            self._line(f"{self._bind(loop.var, loop.extent)} = {own}")
+            variable = self.exprs.variables[outer].text
+            self._line(f"{self._bind(loop.var, loop.extent)} = {variable}")
             self._stmt(loop.body)
             return
         saved = self.threads
@@ -353,22 +357,22 @@ class _Compiler:
     def _together(self, threads: list[_Thread], depth: int, name: str) -> _Thread:
         """Run the threads, inside `depth` loops over others, from barrier to barrier."""
         while True:
-            places: list[int | None] = []
+            barriers: list[int | None] = []
             for index, thread in enumerate(threads):
                 self.clock.run(depth, name, index)
-                places.append(next(thread, None))
+                barriers.append(next(thread, None))
             self.clock.rest(depth)
-            if depth == 0 and (places[0] is None or places[0] >= 0):
+            if depth == 0 and (barriers[0] is None or barriers[0] >= 0):
                 self.clock.wait()
-            if all(place is None for place in places):
+            if all(barrier is None for barrier in barriers):
                 return
-            if len(set(places)) > 1 or places[0] is None:
-                kind = "barrier" if any(p is not None and p >= 0 for p in places) else "shuffle"
+            if len(set(barriers)) > 1 or barriers[0] is None:
+                kind = "barrier" if any(p is not None and p >= 0 for p in barriers) else "shuffle"
                 raise IRError(
                     f"kernel '{self.function.name}' has a {kind} that only some threads of a "
                     "block reach; move it out of the If that divides them"
                 )
-            yield places[0]
+            yield barriers[0]
 
     def _store(self, store: Store, mask: str = "True") -> None:
         """Write a store of the lanes in which `mask` holds."""
@@ -378,21 +382,21 @@ class _Compiler:
             return
         lanes = max((dtype_of(index).lanes for index in indices), default=1)
         name = self.exprs.buffers[buffer.name]
-        place, element = self.exprs.place(buffer, indices), self.exprs.expr(value).text
+        offset, element = self.exprs.place(buffer, indices), self.exprs.expr(value).text
         is_async = store.is_async and self.group is not None
         if lanes == 1:
-            both = f"{name}[{place}] = {element}"
-            self._line(f"copies.begin({name}, {place}, {element})" if is_async else both)
+            both = f"{name}[{offset}] = {element}"
+            self._line(f"copies.begin({name}, {offset}, {element})" if is_async else both)
             return
         wanted = f"for {LANE} in range({lanes}) if {mask}"
-        pairs = ", ".join(f"[{text} {wanted}]" for text in (place, element))
+        pairs = ", ".join(f"[{text} {wanted}]" for text in (offset, element))
         each = f"copies.begin({name}, place, value)" if is_async else f"{name}[place] = value"
         self._line(f"for place, value in zip({pairs}): {each}")
 
     def _exchange(self, buffer: Buffer, indices: Sequence[Expr], value: Exchange) -> None:
-        """Write what all threads do together: give values, then take those of other threads.
+        """Write an exchange: all threads provide values, then read those of other threads.
 
-        No memory is waited for, which the negative numbers of the places say.
+        The negative numbers of the barriers mean that no memory is waited for.
         """
         number, stride = "0", 1
         for thread in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
@@ -426,7 +430,7 @@ class _Compiler:
         return f"[{self.exprs.expr(value).text} for {LANE} in range({dtype_of(value).lanes})]"
 
     def _allocate(self, buffer: Buffer) -> None:
-        """Write an allocation; what a block shares is made before its threads start."""
+        """Write an allocation; memory that a block shares is allocated before its threads start."""
         name = self._bind_buffer(buffer)
         filler = self.exprs.constant(f"undefined_{name}", Undefined(buffer))
         text = f"{name} = [{filler}] * {buffer.elements}"
@@ -441,7 +445,7 @@ class _Compiler:
         else:
             self._line(text)
 
-    def _watched(self, elements: list[Any], number: int) -> WatchedMemory:
+    def _watch(self, elements: list[Any], number: int) -> WatchedMemory:
         return WatchedMemory(elements, self.shared[number], self.clock)
 
     def _bind(self, var: Var, extent: int) -> str:
@@ -462,13 +466,13 @@ class _Compiler:
         self.indent += 1
 
     def _close(self, body: Stmt) -> None:
-        """Write what the line before it opened."""
+        """Write the body of the block that the line before opened."""
         self._stmt(body)
         self.indent -= 1
 
 
-def _place_of(traceback: TracebackType | None, file: str) -> tuple[dict[str, Any], int]:
-    """Return the variables of the frames of the source `file`, and the innermost one's line."""
+def _failing_line(traceback: TracebackType | None, file: str) -> tuple[dict[str, Any], int]:
+    """Return the variables of the frames in the source `file`, and the line of the innermost."""
     values, line = dict[str, Any](), 0
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == file:

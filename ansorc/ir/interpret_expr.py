@@ -1,7 +1,7 @@
 """Turn expressions into Python source: the half of the interpreter that computes values.
 
-Each integer expression carries bounds, from the extents of the loops alone: arithmetic that may
-leave its dtype wraps around, and an index that may leave its dimension is checked.
+Each integer expression has bounds, from the extents of the loops. Arithmetic that may overflow its
+dtype wraps around, and an index that may leave its dimension is checked.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from ansorc.ir.interpret_math import (
     minimum,
     of_defined,
 )
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.stmt import Check
 from ansorc.ir.undefined import first_undefined
@@ -61,7 +61,7 @@ LANE = "lane"
 
 @dataclass(frozen=True)
 class PyExpr:
-    """The source of a value; if it is an integer, no run gives less than low or more than high."""
+    """The source of a value; an integer is always between `low` and `high`."""
 
     text: str
     low: int = 0
@@ -69,7 +69,7 @@ class PyExpr:
 
 
 class ExprCompiler:
-    """Writes the source of expressions, and keeps what that source refers to.
+    """Writes the source of expressions, and keeps the objects to which it refers.
 
     A vector expression becomes the source of its lane number `lane`, so all source is scalar.
     """
@@ -88,7 +88,7 @@ class ExprCompiler:
             "single": of_defined(np.float32),
             "outside": self._outside,
             "divisor": self._divisor,
-            "failed": self._failed,
+            "failed": self._fail,
         }
         self._faults: list[FaultSite] = []
         self._sites: list[tuple[Buffer, int, Sequence[Expr]]] = []
@@ -97,17 +97,17 @@ class ExprCompiler:
         self._count = 0
 
     def fresh(self, name: str) -> str:
-        """Return a Python name that nothing else has and that reminds of `name`."""
+        """Return an unused Python name similar to `name`."""
         self._count += 1
         return f"{re.sub('[^a-zA-Z0-9]', '_', name)}_{self._count}"
 
     def constant(self, name: str, value: object) -> str:
-        """Make `value` known to the source as `name`, and return the name."""
+        """Make `value` available to the source as `name`, and return the name."""
         self.globals.setdefault(name, value)
         return name
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
-        """Return the source of the offset of an element, its indices checked."""
+        """Return the source of the offset of an element, with checks of its indices."""
         terms: list[str] = []
         for dimension, (index, stride) in enumerate(zip(indices, buffer.strides, strict=True)):
             text = self._index(buffer, dimension, indices, self.expr(index))
@@ -133,7 +133,7 @@ class ExprCompiler:
                 text = f"({a.text} if {self.expr(condition).text} else {b.text})"
                 return PyExpr(text, min(a.low, b.low), max(a.high, b.high))
             case Cast() | Checked():
-                return self._converted(expr)
+                return self._convert(expr)
             case Call(name, args):
                 return self._call(name, args)
             case Dot():
@@ -160,13 +160,13 @@ class ExprCompiler:
                 assert_never(expr)
 
     def fault(self, node: Check | Checked) -> str:
-        """Return the source of a check, which is None where it holds."""
+        """Return the source of a check; its value is None if the check holds."""
         self._faults.append(FaultSite(node.kind, node.about))
-        told = "".join(f", {self.expr(arg).text}" for arg in node.args)
+        details = "".join(f", {self.expr(arg).text}" for arg in node.args)
         site = len(self._faults) - 1
-        return f"(None if {self.expr(node.condition).text} else failed({site}{told}))"
+        return f"(None if {self.expr(node.condition).text} else failed({site}{details}))"
 
-    def _failed(self, site: int, *values: int) -> NoReturn:
+    def _fail(self, site: int, *values: int) -> NoReturn:
         raise fault_error(f"kernel '{self.kernel}'", self._faults[site], values)
 
     def _const(self, value: float, dtype: DType) -> PyExpr:
@@ -214,9 +214,9 @@ class ExprCompiler:
             corners = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
             return PyExpr(text, min(corners), max(corners))
         widest = max(abs(a.low), abs(a.high))
-        return _wrapped(PyExpr(text, -widest, widest), dtype)
+        return _wrap(PyExpr(text, -widest, widest), dtype)
 
-    def _converted(self, expr: Cast | Checked) -> PyExpr:
+    def _convert(self, expr: Cast | Checked) -> PyExpr:
         if isinstance(expr, Cast):
             return self._cast(dtype_of(expr.operand).element, expr.dtype, self.expr(expr.operand))
         value = self.expr(expr.value)
@@ -232,7 +232,7 @@ class ExprCompiler:
             return PyExpr(f"{name}({operand.text})", low, high)
         if source.is_bool:
             return PyExpr(f"number({operand.text})", 0, 1)
-        return _wrapped(operand, target)
+        return _wrap(operand, target)
 
     def _call(self, name: str, args: Sequence[Expr]) -> PyExpr:
         dtype = dtype_of(args[0]).element
@@ -250,21 +250,21 @@ class ExprCompiler:
         return PyExpr(f"{reducer}({lanes})", low, high)
 
     def _dot(self, expr: Dot) -> PyExpr:
-        """Write the sum of one lane; a function of the lane gives its operands."""
+        """Write the sum of one lane; its operands are functions of the lane."""
         terms, dtype = expr.terms, dtype_of(expr).element
         total = self.expr(expr.total).text
         for term in reversed(range(terms)):
             factors: list[str] = []
             for operand in (expr.left, expr.right):
                 is_shared = dtype_of(operand).lanes == terms
-                place = f"{term}" if is_shared else f"{LANE} * {terms} + {term}"
-                text = f"(lambda {LANE}: {self.expr(operand).text})({place})"
+                index = f"{term}" if is_shared else f"{LANE} * {terms} + {term}"
+                text = f"(lambda {LANE}: {self.expr(operand).text})({index})"
                 factors.append(f"single({text})" if dtype.is_float else text)
             total = f"({total} + {factors[0]} * {factors[1]})"
         if dtype.is_float:
             return PyExpr(total)
         low, high = integer_range(dtype)
-        return _wrapped(PyExpr(total, 4 * low, 4 * high), dtype)
+        return _wrap(PyExpr(total, 4 * low, 4 * high), dtype)
 
     def _index(self, buffer: Buffer, dimension: int, indices: Sequence[Expr], index: PyExpr) -> str:
         extent = buffer.shape[dimension]
@@ -300,11 +300,11 @@ def _arithmetic(op: BinaryOp, a: PyExpr, b: PyExpr, dtype: DType) -> PyExpr:
     else:
         corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
         low, high = min(corners), max(corners)
-    return _wrapped(PyExpr(f"({a.text} {op.value} {b.text})", low, high), dtype)
+    return _wrap(PyExpr(f"({a.text} {op.value} {b.text})", low, high), dtype)
 
 
-def _wrapped(value: PyExpr, dtype: DType) -> PyExpr:
-    """Return `value` as the bits of `dtype` hold it: two's complement, as in C."""
+def _wrap(value: PyExpr, dtype: DType) -> PyExpr:
+    """Return `value` wrapped to the bits of `dtype`: two's complement, as in C."""
     low, high = integer_range(dtype)
     if low <= value.low and value.high <= high:
         return value

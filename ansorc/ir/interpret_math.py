@@ -1,4 +1,4 @@
-"""What conversions, minima and math functions mean, on single values.
+"""The meaning of conversions, minima and math functions on single values.
 
 A float value is a NumPy scalar of its dtype; integers and bools are Python's. Math functions are
 computed in double precision, or exactly, and rounded once to the dtype of their operands; but
@@ -29,7 +29,7 @@ Float: TypeAlias = "np.floating[Any]"
 
 
 def converter(source: DType, target: DType) -> Callable[[Any], Any]:
-    """Return the conversion of one value (see `Cast`), where floats come in or go out."""
+    """Return the conversion of one value (see `Cast`), if source or target are floats."""
     from_type, to_type = source.numpy.type, target.numpy
 
     def to_float(value: Any) -> Any:
@@ -45,7 +45,7 @@ def converter(source: DType, target: DType) -> Callable[[Any], Any]:
 
 
 def of_defined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, whose result is undefined where one of its arguments is."""
+    """Return `function` extended to undefined arguments: its result is then undefined."""
 
     def result(*args: Any) -> Any:
         for arg in args:
@@ -106,7 +106,7 @@ def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
 
 
 def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:
-    """Return the power of integers as `OF_INTEGERS` says."""
+    """Return the power of integers as defined for `OF_INTEGERS`."""
     if exponent < 0 and base in (1, -1):
         return base if exponent % 2 else 1
     if exponent < 0:
@@ -123,17 +123,17 @@ def _power(base: Any, exponent: Any) -> Any:
     kind = np.result_type(base)
     square, rest = (np.array(part, kind) for part in np.broadcast_arrays(base, exponent))
     is_unit = (square == 1) | ((square == -1) if kind.kind == "i" else False)
-    one, zero = np.ones((), kind), np.zeros((), kind)
-    found: Array = np.where((rest >= 0) | is_unit, one, zero)
+    unit, zero = np.ones((), kind), np.zeros((), kind)
+    result: Array = np.where((rest >= 0) | is_unit, unit, zero)
     rest = np.where((rest < 0) & is_unit, rest & 1, np.maximum(rest, 0))
     while rest.any():
-        found = np.where(rest & 1 != 0, found * square, found)
+        result = np.where(rest & 1 != 0, result * square, result)
         square, rest = square * square, rest >> 1
-    return found
+    return result
 
 
 def _fma(left: Float, right: Float, addend: Float) -> Float:
-    """Return left * right + addend, rounded to odd, so that rounding it again is harmless.
+    """Return left * right + addend, rounded to odd, so that a second rounding is harmless.
 
     Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
@@ -188,5 +188,5 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mod": np.mod,
     "floor_divide": np.floor_divide,
 }
-"""On arrays and on scalars; without `erf` and `fma`."""
+"""The math functions on arrays and on scalars, without `erf` and `fma`."""
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "erf": math.erf, "fma": _fma}

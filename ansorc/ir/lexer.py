@@ -12,11 +12,11 @@ from ansorc.errors import ParseError
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[.@][A-Za-z0-9_]+)*")
 """A name of a buffer or variable: `C`, `C.local`, `i.0@j.0`."""
 RESERVED = frozenset({"and", "or", "not", "if", "else", "True", "False", "inf", "nan"})
-"""Words of expressions, which no variable can have as its name."""
+"""Words of expressions, which cannot be names of variables."""
 
 
 class TokenKind(Enum):
-    """What a token is; a NEWLINE ends every statement, INDENT and DEDENT enclose a block."""
+    """The kind of a token; a NEWLINE ends every statement, INDENT and DEDENT enclose a block."""
 
     NAME = "a name"
     INT = "an integer"
@@ -31,7 +31,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text, and where it stands (both counted from 0)."""
+    """A piece of text with its line and column, counted from 0."""
 
     kind: TokenKind
     text: str
@@ -60,43 +60,43 @@ class Tokens:
 
     @property
     def next(self) -> Token:
-        """The first token that was not taken."""
+        """The first token that was not read."""
         return self._tokens[self._at]
 
     @property
     def after_next(self) -> Token:
-        """The token behind `next`."""
+        """The token after `next`."""
         return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
     def take(self) -> Token:
-        """Take the next token, whatever it is."""
+        """Read the next token."""
         token = self.next
         self._at += 1
         return token
 
     def expect(self, kind: TokenKind) -> Token:
-        """Take the next token, which must be of `kind`."""
+        """Read the next token, which must be of `kind`."""
         if self.next.kind is not kind:
-            raise self.error(f"expected {kind.value}, found {self._shown()}")
+            raise self.error(f"expected {kind.value}, found {self._describe_next()}")
         return self.take()
 
     def accept(self, text: str) -> bool:
-        """Take the next token if it is the symbol or word `text`; say whether it was."""
-        found = self.next.text == text and self.next.kind in (TokenKind.SYMBOL, TokenKind.NAME)
-        self._at += found
-        return found
+        """Read the next token if it is the symbol or word `text`; return whether it was."""
+        is_next = self.next.text == text and self.next.kind in (TokenKind.SYMBOL, TokenKind.NAME)
+        self._at += is_next
+        return is_next
 
     def require(self, text: str) -> None:
-        """Take the next token, which must be the symbol or word `text`."""
+        """Read the next token, which must be the symbol or word `text`."""
         if not self.accept(text):
-            raise self.error(f"expected '{text}', found {self._shown()}")
+            raise self.error(f"expected '{text}', found {self._describe_next()}")
 
     def error(self, reason: str, at: Token | None = None) -> ParseError:
-        """Return the error that shows the line of `at`, or else of the next token, and a caret."""
+        """Return the error with the line of `at` (default: of the next token) and a caret."""
         token = at or self.next
         return self._error(reason, token.line, token.column)
 
-    def _shown(self) -> str:
+    def _describe_next(self) -> str:
         return f"'{self.next.text}'" if self.next.text else self.next.kind.value
 
     def _error(self, reason: str, line: int, column: int) -> ParseError:
@@ -137,10 +137,10 @@ class Tokens:
     def _line_tokens(self, number: int) -> Iterator[Token]:
         line, column = self._lines[number].rstrip(), 0
         while column < len(line):
-            found = _PATTERN.match(line, column)
-            if found is None:
+            match_ = _PATTERN.match(line, column)
+            if match_ is None:
                 raise self._error(f"'{line[column]}' has no meaning here", number, column)
-            kind = found.lastgroup
+            kind = match_.lastgroup
             if kind != "space" and kind is not None:
-                yield Token(TokenKind[kind], found[0], number, column)
-            column = found.end()
+                yield Token(TokenKind[kind], match_[0], number, column)
+            column = match_.end()

@@ -1,6 +1,7 @@
-"""What matrix units of a GPU do: rules and meaning of `MatrixLoad`, `MatrixMultiply`, `Transpose`.
+"""Matrix units of a GPU: rules and meaning of `MatrixLoad`, `MatrixMultiply`, `Transpose`.
 
-All are done by the 32 threads of a warp together. Where each has what is said in `ansorc.ir.expr`.
+The 32 threads of a warp do each of them together. The layout in registers is described in
+`ansorc.ir.expr`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, DType
 from ansorc.ir.expr import MatrixLoad, MatrixMultiply, Transpose
 from ansorc.ir.printer import expr_text
 from ansorc.ir.undefined import Undefined, first_undefined
+from ansorc.target.gpu import WARP_THREADS
 
-WARP = 32
-"""Threads that work together."""
 ROW_BYTES = 16
-"""Of one row of the 8 that `ldmatrix` loads (PTX ISA, "Warp-level matrix load instruction")."""
+"""The bytes of one of 8 rows that `ldmatrix` loads (PTX ISA, "Warp-level matrix load
+instruction")."""
 REGISTER_BYTES = 4
-"""Of a 32-bit register, in which a thread holds its part of a matrix."""
+"""The bytes of a register, in which a thread holds its part of a matrix."""
 SUMS: dict[DType, tuple[DType, ...]] = {
     FLOAT16: (FLOAT32, FLOAT16), BFLOAT16: (FLOAT32,), FLOAT32: (FLOAT32,), INT8: (INT32,)
 }  # fmt: skip
-"""What sums of products of each dtype are in."""
+"""The dtypes of sums, by the dtype of the factors."""
 
 Given = Mapping[int, Sequence[Any]]
-"""What each thread gives, by its number in the block."""
+"""The value that each thread provides, by its number in the block."""
 
 
 def check_matrix_load(expr: MatrixLoad, operand: DType) -> DType:
@@ -57,7 +58,7 @@ def check_matrix_multiply(expr: MatrixMultiply, total: DType, left: DType, right
     """Return the dtype of `expr`, whose parts have these; raise IRError on illegal ones."""
     factor = left.element
     if left.element != right.element or total.element not in SUMS.get(factor, ()):
-        known = ", ".join(f"{each} into {one}" for each, sums in SUMS.items() for one in sums)
+        known = ", ".join(f"{each} into {total_}" for each, sums in SUMS.items() for total_ in sums)
         raise IRError(
             f"{expr_text(expr)}: it multiplies {left.element} and {right.element} into "
             f"{total.element}; matrix units multiply {known}"
@@ -71,9 +72,9 @@ def check_matrix_multiply(expr: MatrixMultiply, total: DType, left: DType, right
     return total
 
 
-def given_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
-    """Return what thread `number` gets of the rows that those of its warp have given."""
-    first, lane = number // WARP * WARP, number % WARP
+def receive_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
+    """Return the elements that thread `number` receives from the rows of its warp."""
+    first, lane = number // WARP_THREADS * WARP_THREADS, number % WARP_THREADS
     per = len(given[number]) // 4
     column, row = lane % 4 * per, lane // 4
     if is_transposed:
@@ -81,29 +82,29 @@ def given_rows(given: Given, number: int, *, is_transposed: bool) -> list[Any]:
     return [given[first + 8 * i + row][column + e] for i in range(4) for e in range(per)]
 
 
-def given_pieces(given: Given, number: int, threads: int) -> list[Any]:
-    """Return what thread `number` gets of the vectors that its neighbours have given."""
-    place, size = number % threads, len(given[number]) // threads
-    first = number - place
-    pieces = [given[first + i][place * size : (place + 1) * size] for i in range(threads)]
+def receive_pieces(given: Given, number: int, threads: int) -> list[Any]:
+    """Return the pieces that thread `number` receives from the vectors of its neighbours."""
+    lane, size = number % threads, len(given[number]) // threads
+    first = number - lane
+    pieces = [given[first + i][lane * size : (lane + 1) * size] for i in range(threads)]
     return [element for piece in pieces for element in piece]
 
 
-def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) -> list[Any]:
-    """Return the sums of thread `number`: each has given its factors, first those of `left`.
+def multiply_tiles(given: Given, number: int, total: Sequence[Any], dtype: DType) -> list[Any]:
+    """Return the sums of thread `number`; each thread provides its factors, `left` first.
 
-    The sums of floats are exact, or nearly, until they are rounded to `dtype` at the end.
+    Sums of floats are exact, or nearly so, until they are rounded to `dtype` at the end.
     """
-    first, lane = number // WARP * WARP, number % WARP
+    first, lane = number // WARP_THREADS * WARP_THREADS, number % WARP_THREADS
     per = len(given[number]) // 6
-    found: list[Any] = []
+    sums: list[Any] = []
     for i in range(4):
         row, column = lane // 4, lane % 4 * 2 + i % 2
         result: Any = total[i]
         if dtype.is_float and first_undefined(result) is None:
             result = float(result)
-        for place in range(4):
-            left, right = given[first + 4 * row + place], given[first + 4 * column + place]
+        for element in range(4):
+            left, right = given[first + 4 * row + element], given[first + 4 * column + element]
             for half in range(2):
                 a, b = (i // 2 + 2 * half) * per, (4 + half) * per
                 for e in range(per):
@@ -111,12 +112,12 @@ def multiplied(given: Given, number: int, total: Sequence[Any], dtype: DType) ->
         if first_undefined(result) is None:
             is_float = dtype.is_float
             result = dtype.numpy.type(result) if is_float else (result + 2**31) % 2**32 - 2**31
-        found.append(result)
-    return found
+        sums.append(result)
+    return sums
 
 
 def _factor(value: Any) -> Any:
-    """A factor as the units take it."""
+    """Return a factor with the precision of the units."""
     if type(value) is np.float32:
         return float((value.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32))
     return value if isinstance(value, int | Undefined) else float(value)

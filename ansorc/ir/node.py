@@ -19,14 +19,14 @@ _LONGEST_REPR = 100
 class Node:
     """The root of every IR class; nodes are immutable and compared by structure.
 
-    `str` is the text of the language, which can be read back; `repr` is one line that begins like
-    it; `structure_text` has all fields.
+    `str` is the text of the language, which can be parsed; `repr` is one line that begins like it;
+    `structure_text` has all fields.
     """
 
     __slots__ = ("_hash", "_nodes")
-    """The hash, and `walk`, once they are known; neither compared nor pickled."""
+    """Caches of the hash and of `walk`; neither compared nor pickled."""
     is_walked_often: ClassVar[bool] = False
-    """Whether `walk` is worth the memory to remember it."""
+    """Whether the result of `walk` is worth the memory of a cache."""
 
     def __str__(self) -> str:
         # the printer imports the classes of nodes
@@ -39,7 +39,7 @@ class Node:
         return f"<{type(self).__name__} {first if is_all else first[:_LONGEST_REPR] + ' …'}>"
 
     def _repr_pretty_(self, printer: Any, is_cycle: bool) -> None:  # noqa: FBT001
-        """Give the text to IPython, which calls this for what a cell returns."""
+        """Print the text in IPython, which calls this for the result of a cell."""
         del is_cycle
         printer.text(str(self))
 
@@ -64,7 +64,7 @@ def node(cls: type[N]) -> type[N]:
 def structure_text(value: object) -> str:
     """Return all fields of a node, or of a dataclass or tuple with nodes in it, as text.
 
-    What differs in anything has another text, 0.0 and -0.0 too.
+    Different values have different texts; 0.0 and -0.0 differ, too.
     """
     if isinstance(value, tuple):
         items = [structure_text(item) for item in cast("tuple[object, ...]", value)]
@@ -78,20 +78,20 @@ def structure_text(value: object) -> str:
 
 @cache
 def _shown_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields that a dataclass shows; None of another class."""
+    """Return the fields that a dataclass shows; None for another class."""
     return tuple(field.name for field in fields(kind) if field.repr) if is_dataclass(kind) else None
 
 
 def children(parent: Node) -> list[Node]:
     """Return the nodes directly below `parent`, in field order."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for name in _node_fields(type(parent)):
         value = getattr(parent, name)
         if isinstance(value, tuple):
-            found.extend(cast(tuple[Node, ...], value))
+            nodes.extend(cast(tuple[Node, ...], value))
         elif value is not None:
-            found.append(value)
-    return found
+            nodes.append(value)
+    return nodes
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -114,18 +114,18 @@ def _nodes(root: Node) -> tuple[Node, ...]:
     try:
         return root._nodes  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
     except AttributeError:
-        found, stack = list[Node](), [root]
+        below, stack = list[Node](), [root]
         while stack:
             top = stack.pop()
-            found.append(top)
+            below.append(top)
             _push(top, stack)
-        nodes = tuple(found)
+        nodes = tuple(below)
         object.__setattr__(root, "_nodes", nodes)
         return nodes
 
 
 def _push(top: Node, stack: list[Node]) -> None:
-    """Put what is directly below `top` on the stack, the first child last."""
+    """Push the children of `top` on the stack, the first child last."""
     for name in _reversed_fields(type(top)):
         value = getattr(top, name)
         if isinstance(value, tuple):
@@ -135,7 +135,7 @@ def _push(top: Node, stack: list[Node]) -> None:
 
 
 def map_children(parent: N, function: Callable[[Node], Node]) -> N:
-    """Rebuild `parent` over its mapped children; share it when none changed."""
+    """Return `parent` with its children mapped; `parent` itself if none changed."""
     changed: dict[str, object] = {}
     for name in _node_fields(type(parent)):
         old = getattr(parent, name)
@@ -152,9 +152,9 @@ def map_children(parent: N, function: Callable[[Node], Node]) -> N:
 
 
 def rewrite(root: N, rule: Callable[[Node], Node | None]) -> N:
-    """Apply `rule` to every node, children first; `None` keeps a node.
+    """Return `root` with `rule` applied to every node, children first; `None` keeps a node.
 
-    A rule turns expressions into expressions and statements into statements.
+    A rule must turn expressions into expressions and statements into statements.
     """
     done: dict[int, Node] = {}
 
@@ -175,7 +175,7 @@ def _field_names(kind: type[Node]) -> tuple[str, ...]:
 
 @cache
 def _node_fields(kind: type[Node]) -> tuple[str, ...]:
-    """The fields whose type is a node, perhaps None, or a tuple of nodes."""
+    """Return the fields whose type is a node, a node or None, or a tuple of nodes."""
     hints = get_type_hints(kind)
     return tuple(name for name in _field_names(kind) if _holds_nodes(hints[name]))
 

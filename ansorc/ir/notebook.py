@@ -1,7 +1,7 @@
-"""What values look like in a notebook: HTML with its style inside, and no script.
+"""Show values in a notebook: HTML with its own style and without scripts.
 
-Texts of loops have colours, and each line says on hover what it belongs to; a curve is SVG. Colours
-follow the notebook's theme (JupyterLab's attribute, else what the browser prefers).
+Texts of loops have colours, and hovering over a line shows its context; a curve is SVG. Colours
+follow the theme of the notebook (an attribute of JupyterLab, else the preference of the browser).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _TOKEN = re.compile(
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 200, 70, 30
 
 
-def framed(title: str, *parts: str) -> str:
-    """Return parts, which are HTML, under the text `title`."""
+def frame(title: str, *parts: str) -> str:
+    """Return the HTML `parts` under the text `title`."""
     head = f"<div class='faint'>{html.escape(title)}</div>"
     return f"{_STYLE}<div class='ansorc'>{head}{''.join(parts)}</div>"
 
 
 def code(lines: Iterable[tuple[str, str]]) -> str:
-    """Return lines of a program in colours, each with what is said on hover ("" for nothing)."""
+    """Return lines of a program in colours, each with its text on hover ("" for none)."""
     shown = [
-        f"<span class='line' title='{html.escape(hover)}'>{_coloured(text)}</span>"
+        f"<span class='line' title='{html.escape(hover)}'>{_colour(text)}</span>"
         for text, hover in lines
     ]
     return f"<pre>{chr(10).join(shown)}</pre>"
@@ -52,27 +52,28 @@ def code(lines: Iterable[tuple[str, str]]) -> str:
 
 def inside(text: str) -> list[tuple[str, str]]:
     """Return the lines of an indented program, each with the loops around it."""
-    found: list[tuple[str, str]] = []
+    lines_: list[tuple[str, str]] = []
     heads: list[tuple[int, str]] = []
     for line in text.splitlines():
         depth = len(line) - len(line.lstrip())
         heads = [head for head in heads if head[0] < depth]
-        found.append((line, "inside " + " · ".join(head for _, head in heads) if heads else ""))
+        lines_.append((line, "inside " + " · ".join(head for _, head in heads) if heads else ""))
         if re.match(rf"\s*(?:for|{_MARKS})\b", line):
             heads.append((depth, line.strip().rstrip(":")))
-    return found
+    return lines_
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
-    """Return rows of a name and a text."""
+    """Return a table with rows of a name and a text."""
     cells = (f"<tr><th>{html.escape(a)}</th><td>{html.escape(b)}</td></tr>" for a, b in rows)
     return f"<table>{''.join(cells)}</table>"
 
 
 def curve(points: Sequence[tuple[int, float]], last: int) -> str:
-    """Return steps down through (trial, seconds), the times on a logarithmic scale, as SVG.
+    """Return a step curve through (trial, seconds) as SVG, with times on a logarithmic scale.
 
-    `points` has at least one, all times above 0, in the order of the trials; they go to `last`.
+    `points` has at least one element, with times above 0, in the order of trials. The curve ends
+    at trial `last`.
     """
     values = [math.log(value) for _, value in points]
     low, high, end = min(values), max(values), max(last, points[-1][0])
@@ -114,12 +115,12 @@ def _label(x: float, y: float, text: str) -> str:
     )
 
 
-def _coloured(text: str) -> str:
-    """The text with its words in colours, all of it escaped."""
+def _colour(text: str) -> str:
+    """Return the text as HTML with its words in colours."""
     parts: list[str] = []
     done = 0
-    for found in _TOKEN.finditer(text):
-        parts.append(html.escape(text[done : found.start()]))
-        parts.append(f"<span class='{found.lastgroup}'>{html.escape(found.group())}</span>")
-        done = found.end()
+    for token in _TOKEN.finditer(text):
+        parts.append(html.escape(text[done : token.start()]))
+        parts.append(f"<span class='{token.lastgroup}'>{html.escape(token.group())}</span>")
+        done = token.end()
     return "".join((*parts, html.escape(text[done:])))

@@ -1,4 +1,4 @@
-"""The operators and functions of the IR: what a Binary, a Compare and a Call may do."""
+"""The operators and functions of the IR, for Binary, Compare and Call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BinaryOp(Enum):
 
 
 DIVISIONS = (BinaryOp.FLOORDIV, BinaryOp.MOD)
-"""Integers are divided: a divisor of 0 is a fault of the data."""
+"""The divisions of integers: a divisor of 0 is a fault of the data."""
 
 
 class CompareOp(Enum):
@@ -46,40 +46,40 @@ REDUCTIONS: dict[BinaryOp, str] = {
     BinaryOp.ADD: "reduce_sum", BinaryOp.MUL: "reduce_prod", BinaryOp.MIN: "reduce_min",
     BinaryOp.MAX: "reduce_max",
 }  # fmt: skip
-"""What may combine the lanes of a vector, or the terms of a reduction; its name in the text."""
+"""The operators that may combine lanes of a vector or terms of a reduction; names in the text."""
 
 DOT_FUNCTIONS = {"dot2": 2, "dot4": 4}
-"""Name of each dot product, and how many products it adds to a lane."""
+"""The name of each dot product, and the number of products that it adds to a lane."""
 
 MATRIX_FUNCTIONS = {"mma_f16": 16, "mma_bf16": 16, "mma_tf32": 8, "mma_s8": 32}
-"""Name of what the matrix units of a GPU do with tiles of 16 x k and k x 8, and k."""
+"""The name of each function of matrix units, which multiplies tiles of 16 x k and k x 8, and k."""
 
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,
     "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "abs": 1, "floor": 1, "ceil": 1,
     "round": 1, "pow": 2, "fmod": 2, "mod": 2, "floor_divide": 2, "fma": 3,
 }  # fmt: skip
-"""Name and number of operands of each math function.
+"""The name and the number of operands of each math function.
 
-What a division leaves is exact, however large the quotient is: `fmod` has the sign of the dividend,
-as in C, `mod` that of the divisor, also where it is zero, as in NumPy (it rounds where it adds the
-divisor to an `fmod`). `floor_divide` is NumPy's, too: the quotient of what is left after taking the
-remainder away, rounded to a whole number; by zero it is the plain quotient.
+Remainders are exact, whatever the size of the quotient. `fmod` has the sign of the dividend, as in
+C; `mod` has that of the divisor, also if it is zero, as in NumPy (it rounds where it adds the
+divisor to an `fmod`). `floor_divide` is that of NumPy: the dividend minus the remainder, divided
+and rounded to a whole number. Division by zero gives the plain quotient.
 """
 
 OF_INTEGERS = frozenset(("pow",))
-"""The math functions that integers have too. Their powers wrap; those with a negative exponent are
-what of them is whole: 1 and -1 stay, others become 0."""
+"""The math functions that integers also have. Powers wrap around. Those with a negative exponent
+are truncated to a whole number: bases 1 and -1 give 1 or -1, others 0."""
 
 OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
-"""The math functions that `//` and `%` are on floats."""
+"""The math functions for `//` and `%` of floats."""
 
 SHORT_FUNCTIONS = frozenset(("sqrt", "rsqrt", "abs", "floor", "ceil", "round", "fma"))
-"""Those that are an instruction or two on a CPU; the others are dozens that wait for each other."""
+"""Functions of one or two instructions on a CPU; others are chains of dozens of instructions."""
 
 
 def misuse(op: BinaryOp, element: DType) -> str:
-    """Return why `op` does not take operands of `element`, and what to do; "" if it does."""
+    """Return why `op` does not accept operands of `element`, and what to do; "" if it does."""
     is_logical = op in (BinaryOp.AND, BinaryOp.OR)
     if is_logical and not element.is_bool:
         return f"'{op.value}' needs bools, not {element}; compare first"

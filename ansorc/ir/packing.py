@@ -1,8 +1,8 @@
-"""Packing: a constant tensor as a kernel reads it: transformed, and in another order.
+"""Packing: the form in which a kernel reads a constant tensor, transformed and in another order.
 
-The packed tensor has one dimension for each part. The element at (d_0, d_1, ...) is that of the
-transformed source whose index along dimension n is `offsets[n] + sum of d_p * stride` over the
-parts p of n, or 0 where there is none: lengths that do not divide are filled up.
+The packed tensor has one dimension for each part. The element at (d_0, d_1, ...) is the element of
+the transformed source whose index along dimension n is `offsets[n] + sum of d_p * stride` over the
+parts p of n. It is 0 if the source has no such element: lengths that do not divide are filled up.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import BinaryOp, CompareOp, Const, Expr, Select, Var, binary, compare, const
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store
-from ansorc.ir.transform import Transform, apply_all, transformed, transformed_element
+from ansorc.ir.transform import Transform, apply_all, transform_buffer, transform_element
 
 MOST_WRITTEN = 64
-"""The most elements that are written out for one column of a transform."""
+"""The most elements of one column of a transform that become straight-line code."""
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,26 @@ class PackedPart:
     """One dimension of a packed tensor: a step along it moves one index of the source."""
 
     dimension: int
-    """Of the transformed source."""
+    """The dimension of the transformed source."""
     stride: int
-    """How far one step moves the index."""
+    """The change of the index in one step."""
     extent: int
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How the constant tensor `source` is changed and laid out anew, outermost part first."""
+    """The transforms and the new layout of the constant tensor `source`, outermost part first."""
 
     source: Buffer
     parts: tuple[PackedPart, ...]
     offsets: tuple[int, ...]
-    """For each dimension of the source its index where all parts are at 0."""
+    """The index along each dimension of the source if all parts are at 0."""
     transforms: tuple[Transform, ...] = ()
-    """Linear maps that are done before, the first one first."""
+    """Linear maps that are applied before, in order."""
 
     @classmethod
     def plain(cls, source: Buffer, transforms: tuple[Transform, ...] = ()) -> Self:
-        """Return the packing that leaves the layout as it is, after `transforms`."""
+        """Return the packing that applies `transforms` and keeps the layout."""
         shape = cls(source, (), (), transforms).transformed.shape
         parts = (PackedPart(n, 1, extent) for n, extent in enumerate(shape))
         return cls(source, tuple(parts), (0,) * len(shape), transforms)
@@ -59,7 +59,7 @@ class Packing:
     @property
     def transformed(self) -> Buffer:
         """The source after the transforms."""
-        return transformed(self.source, self.transforms)
+        return transform_buffer(self.source, self.transforms)
 
     @property
     def packed(self) -> Buffer:
@@ -68,12 +68,12 @@ class Packing:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the elements lie as those of the source do."""
+        """Whether the layout is that of the source."""
         return self.merged == Packing.plain(self.source).merged
 
     @property
     def merged(self) -> Packing:
-        """The packing of as few parts as possible that writes the elements in this order."""
+        """The packing with the fewest parts that writes the elements in this order."""
         parts = list[PackedPart]()
         for part in self.parts:
             last = parts[-1] if parts else None
@@ -107,16 +107,16 @@ class Packing:
     def function(self, name: str) -> Function:
         """Return the loop program `name`, which copies the source to `packed`.
 
-        What is made of one column of a transform is written out as straight-line code, up to
-        MOST_WRITTEN elements, in the innermost loop.
+        The elements of one column of a transform, up to MOST_WRITTEN, are straight-line code in the
+        innermost loop.
         """
         target = replace(self.packed, name="packed", constant=False)
         source = replace(self.source, name="source")
-        written = self._written()
+        written = self._unrolled_parts()
         digits: list[Var | int] = [Var(f"d{n}") for n in range(len(self.parts))]
         stores: list[Stmt] = []
-        for place in product(*(range(self.parts[n].extent) for n in written)):
-            for n, value in zip(written, place, strict=True):
+        for values in product(*(range(self.parts[n].extent) for n in written)):
+            for n, value in zip(written, values, strict=True):
                 digits[n] = value
             indices = tuple(const(d) if isinstance(d, int) else d for d in digits)
             stores.append(Store(target, indices, self._element(source, digits)))
@@ -129,18 +129,18 @@ class Packing:
         return Function(name, (source, target), body)
 
     def _is_dense(self, part: PackedPart) -> bool:
-        """Whether steps along `part` go to the next element of the source."""
+        """Return whether a step along `part` moves to the next element of the source."""
         return part.stride == 1 and part.dimension == len(self.source.shape) - 1
 
-    def _written(self) -> list[int]:
-        """The parts of transformed dimensions whose elements are written out, from the last on."""
+    def _unrolled_parts(self) -> list[int]:
+        """Return the parts of transformed dimensions that become straight-line code."""
         taken = {each.dimension for each in self.transforms}
-        found, count = list[int](), 1
+        parts, count = list[int](), 1
         for n in reversed([n for n, part in enumerate(self.parts) if part.dimension in taken]):
             if count * self.parts[n].extent <= MOST_WRITTEN:
                 count *= self.parts[n].extent
-                found.insert(0, n)
-        return found
+                parts.insert(0, n)
+        return parts
 
     def to_json(self) -> dict[str, object]:
         """Return the fields as a JSON object."""
@@ -167,13 +167,13 @@ class Packing:
         return Packing(source, parts, offsets, transforms)
 
     def _range(self, dimension: int) -> tuple[int, int]:
-        """The lowest and the highest index along a dimension of the source."""
+        """Return the lowest and the highest index along a dimension of the source."""
         reach = [p.stride * (p.extent - 1) for p in self.parts if p.dimension == dimension]
         low = high = self.offsets[dimension]
         return low + sum(min(0, n) for n in reach), high + sum(max(0, n) for n in reach)
 
     def _margin(self, dimension: int) -> tuple[int, int]:
-        """How far the indices reach beyond the source, before and after it."""
+        """Return how far the indices reach beyond the source, before and after it."""
         low, high = self._range(dimension)
         return max(0, -low), max(0, high - self.transformed.shape[dimension] + 1)
 
@@ -193,17 +193,17 @@ class Packing:
             before, after = self._margin(n)
             inside += [compare(CompareOp.GE, index, const(0))] if before else []
             inside += [compare(CompareOp.LT, index, const(extent))] if after else []
-        value = transformed_element(source, self.transforms, indices)
+        value = transform_element(source, self.transforms, indices)
         return Select(conjunction(inside), value, const(0, source.dtype)) if inside else value
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PackedWeight:
-    """A weight as one kernel reads it, to be passed in its place at every call."""
+    """A weight packed for one kernel, to be passed instead of the weight at every call."""
 
     packing: Packing
     array: Array
-    """What the kernel reads; not to be changed."""
+    """The packed elements; they must not be changed."""
 
     def __repr__(self) -> str:
         source = self.packing.source

@@ -1,4 +1,4 @@
-"""Read expressions: the half of the parser for what stands in a line."""
+"""Read expressions: the part of the parser for the inside of a line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OPERANDS = {
     **dict.fromkeys(_EXTREMES, 2), **MATH_FUNCTIONS, **dict.fromkeys(DOT_FUNCTIONS, 3),
     "matrix_load": 1, "matrix_load_transposed": 1, "matrix_multiply": 3,
 }  # fmt: skip
-"""Functions of expressions alone, and how many each takes."""
+"""Functions whose operands are all expressions, and the number of operands."""
 _FUNCTIONS = (
     *_EXTREMES, "cast", "checked", "ramp", "broadcast", "shuffle", "transpose", *_REDUCERS,
     *list(_OPERANDS)[2:], *SCALARS,
@@ -67,14 +67,14 @@ class ExprParser:
             bound = NOT_LEVEL
         else:
             left, bound = self._primary(), COMPARE_LEVEL + 3
-        while (new := self._continued(left, level, bound)) is not None:
+        while (new := self._continue(left, level, bound)) is not None:
             left, bound = new
         return left
 
-    def _continued(self, left: Expr, level: int, bound: int) -> tuple[Expr, int] | None:
-        """Read one operator behind `left` and its right operand, None if there is none to read.
+    def _continue(self, left: Expr, level: int, bound: int) -> tuple[Expr, int] | None:
+        """Read one operator after `left` and its right operand; return None if there is none.
 
-        `bound` is how tightly `left` itself is bound: a looser operator alone may follow.
+        `bound` is the precedence of `left` itself: only a looser operator may follow.
         """
         text = self._tokens.next.text
         if text in _COMPARISONS:
@@ -99,7 +99,7 @@ class ExprParser:
         return self._number(dtype).value
 
     def known_buffer(self, name: Token) -> Buffer:
-        """Return the buffer in scope that `name` names."""
+        """Return the buffer in scope with the name of the token `name`."""
         buffer = self._buffers.get(name.text)
         if buffer is None:
             known = ", ".join(self._buffers) or "none"
@@ -116,7 +116,7 @@ class ExprParser:
         if token.kind in (TokenKind.INT, TokenKind.FLOAT) or token.text in ("-", "inf", "nan"):
             return self._number(None)
         if tokens.accept("("):
-            return self._parenthesized()
+            return self._parentheses()
         name = tokens.expect(TokenKind.NAME)
         if tokens.accept("("):
             return self._call(name)
@@ -128,7 +128,7 @@ class ExprParser:
             raise tokens.error(f"there is no variable '{name.text}' here; there is {known}", name)
         return var
 
-    def _parenthesized(self) -> Expr:
+    def _parentheses(self) -> Expr:
         then = self.expr()
         if not self._tokens.accept("if"):
             self._tokens.require(")")
@@ -140,18 +140,18 @@ class ExprParser:
         return Select(condition, then, otherwise)
 
     def _number(self, dtype: DType | None) -> Const:
-        """Read a literal; without `dtype` it is int64 or float32, as it looks."""
+        """Read a literal; without `dtype` it is int64 or float32, by its form."""
         sign = -1 if self._tokens.accept("-") else 1
         token = self._tokens.take()
         is_float = token.kind is TokenKind.FLOAT or token.text in ("inf", "nan")
         if not is_float and token.kind is not TokenKind.INT:
             raise self._tokens.error("expected a number", token)
-        found = dtype or (FLOAT32 if is_float else INT64)
-        if found.is_float != is_float or found.is_bool:
-            raise self._tokens.error(f"{token.text} is no literal of {found}", token)
+        dtype_ = dtype or (FLOAT32 if is_float else INT64)
+        if dtype_.is_float != is_float or dtype_.is_bool:
+            raise self._tokens.error(f"{token.text} is no literal of {dtype_}", token)
         if token.text == "nan":
-            return Const(math.nan, found)
-        return Const(sign * (float(token.text) if is_float else int(token.text)), found)
+            return Const(math.nan, dtype_)
+        return Const(sign * (float(token.text) if is_float else int(token.text)), dtype_)
 
     def _call(self, name: Token) -> Expr:
         match name.text:
@@ -182,9 +182,9 @@ class ExprParser:
                 return self._function(name, self._list(")"))
 
     def fault(self, closing: str) -> tuple[Expr, FaultKind, str, tuple[Expr, ...]]:
-        """Read a condition, a kind of fault, what it is about, and its arguments.
+        """Read a condition, a kind of fault, its subject, and its arguments.
 
-        `closing` ends them, the end of the line if it is empty.
+        They end at `closing`, or at the end of the line if `closing` is empty.
         """
         condition = self._first_of_fault()
         word = self._tokens.expect(TokenKind.NAME)

@@ -40,7 +40,7 @@ _SCOPES = {scope.value: scope for scope in Scope}
 
 
 def parse(text: str) -> Function:
-    """Return the function that `text` writes; raise ParseError with the line where it does not."""
+    """Return the function of `text`; raise ParseError with the wrong line."""
     return _Parser(Tokens(text), {}, {}).function()
 
 
@@ -81,7 +81,7 @@ class _Parser:
         return Function(name, tuple(params), body, threads, is_checked)
 
     def _block(self) -> Stmt:
-        return _joined(self._lines_of_block())
+        return _join(self._lines_of_block())
 
     def _lines_of_block(self) -> list[Stmt]:
         self._tokens.require(":")
@@ -137,7 +137,7 @@ class _Parser:
         return Store(buffer, indices, value)
 
     def _leaf(self, word: str) -> Stmt:
-        """Read what stands behind `word` in a line that stores nothing."""
+        """Read the rest of a line that begins with `word` and is not a store."""
         stmt: Stmt
         match word:
             case "barrier":
@@ -190,7 +190,7 @@ class _Parser:
         if self._tokens.next.text == ":":
             return Allocate(buffer, inner._block())
         self._tokens.expect(TokenKind.NEWLINE)
-        return Allocate(buffer, _joined(inner._rest()))
+        return Allocate(buffer, _join(inner._rest()))
 
     def _buffer(self) -> Buffer:
         name = self._name()
@@ -223,5 +223,5 @@ class _Parser:
         return words[token.text]
 
 
-def _joined(stmts: list[Stmt]) -> Stmt:
+def _join(stmts: list[Stmt]) -> Stmt:
     return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))

@@ -63,26 +63,26 @@ LEVELS = {
     BinaryOp.FLOORDIV: 6,
     BinaryOp.MOD: 6,
 }
-"""How tightly each infix operator binds, as in Python; `not` and comparisons lie between."""
+"""The precedence of each infix operator, as in Python; `not` and comparisons are between them."""
 
 _WIDTH = 100
 
 
 def to_text(function: Function) -> str:
-    """Return `function` as text, ending in a newline."""
-    lines = [*_header(function), *_indented(_block(function.body))]
+    """Return `function` as text with a final newline."""
+    lines = [*_header(function), *_indent(_block(function.body))]
     return "\n".join(lines) + "\n"
 
 
 def node_text(node: Node) -> str:
-    """Return the text of a function, a statement or an expression, without a last newline."""
+    """Return the text of a function, a statement or an expression, without a final newline."""
     if isinstance(node, Function):
         return to_text(node).rstrip("\n")
     return expr_text(cast(Expr, node)) if isinstance(node, Operand) else stmt_text(cast(Stmt, node))
 
 
 def stmt_text(stmt: Stmt) -> str:
-    """Return the lines of `stmt`, without a last newline."""
+    """Return the lines of `stmt`, without a final newline."""
     return "\n".join(_block(stmt))
 
 
@@ -129,25 +129,25 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
     match stmt:
         case For():
             yield _loop_head(stmt)
-            yield from _indented(_block(stmt.body))
+            yield from _indent(_block(stmt.body))
         case Store(buffer, indices, value):
             begun = "async " if stmt.is_async else "stream " if stmt.is_streamed else ""
             yield f"{begun}{_access(buffer, indices)} = {expr_text(value)}"
         case If(condition, then, otherwise):
             yield f"if {expr_text(condition)}:"
-            yield from _indented(_block(then))
+            yield from _indent(_block(then))
             if otherwise is not None:
                 yield "else:"
-                yield from _indented(_block(otherwise))
+                yield from _indent(_block(otherwise))
         case Seq(()):
             yield "pass"
         case Seq(stmts):
             yield "seq:"
-            yield from _indented(_lines_of(stmts))
+            yield from _indent(_lines_of(stmts))
         case Allocate(buffer, body):
             head = f"alloc {buffer_text(buffer)}"
             yield head if is_last else f"{head}:"
-            yield from _block(body) if is_last else _indented(_block(body))
+            yield from _block(body) if is_last else _indent(_block(body))
         case Barrier() | Prefetch() | Await():
             yield _waiting(stmt)
         case Check():
@@ -167,7 +167,7 @@ def _waiting(stmt: Barrier | Prefetch | Await) -> str:
 
 
 def _fault(node: Check | Checked) -> str:
-    rest = f", {_listed(node.args)}" if node.args else ""
+    rest = f", {_list(node.args)}" if node.args else ""
     return f'{expr_text(node.condition)}, {node.kind.value}, "{node.about}"{rest}'
 
 
@@ -178,12 +178,12 @@ def _loop_head(loop: For) -> str:
     return f"{loop.kind.value}{bound} {loop.var.name} in 0..{loop.extent}{sharing}{ahead}:"
 
 
-def _indented(lines: Iterator[str] | list[str]) -> Iterator[str]:
+def _indent(lines: Iterator[str] | list[str]) -> Iterator[str]:
     return (INDENT + line for line in lines)
 
 
 def _expr(expr: Expr) -> tuple[str, int]:
-    """Return the text of `expr` and how tightly its outermost operator binds."""
+    """Return the text of `expr` and the precedence of its outermost operator."""
     match expr:
         case Const(value, dtype):
             return _literal(value, dtype), ATOM_LEVEL
@@ -221,9 +221,9 @@ def _expr(expr: Expr) -> tuple[str, int]:
 def _function(expr: Call | Dot | Reduce | Exchange) -> str:
     match expr:
         case Call(name, args):
-            return f"{name}({_listed(args)})"
+            return f"{name}({_list(args)})"
         case Dot(terms, total, left, right):
-            return f"dot{terms}({_listed((total, left, right))})"
+            return f"dot{terms}({_list((total, left, right))})"
         case Reduce(op, operand):
             return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})"
         case Shuffle(operand, distance):
@@ -233,23 +233,23 @@ def _function(expr: Call | Dot | Reduce | Exchange) -> str:
         case MatrixLoad(operand, is_transposed):
             return f"matrix_load{'_transposed' * is_transposed}({expr_text(operand)})"
         case MatrixMultiply(total, left, right):
-            return f"matrix_multiply({_listed((total, left, right))})"
+            return f"matrix_multiply({_list((total, left, right))})"
 
 
 def _operand(expr: Expr, level: int) -> str:
-    text, own = _expr(expr)
-    return text if own >= level else f"({text})"
+    text, binding = _expr(expr)
+    return text if binding >= level else f"({text})"
 
 
 def _access(buffer: Buffer, indices: Sequence[Expr]) -> str:
-    return f"{buffer.name}[{_listed(indices)}]"
+    return f"{buffer.name}[{_list(indices)}]"
 
 
-def _listed(exprs: Sequence[Expr]) -> str:
+def _list(exprs: Sequence[Expr]) -> str:
     return ", ".join(expr_text(expr) for expr in exprs)
 
 
 def _literal(value: float, dtype: DType) -> str:
-    """Write bools, int64 and float32 bare, and other literals behind their dtype."""
+    """Return a literal as text; all but bools, int64 and float32 have their dtype in front."""
     bare = repr(float(value)) if dtype.is_float else repr(value)
     return bare if dtype.is_bool or dtype in (INT64, FLOAT32) else f"{dtype}({bare})"

@@ -1,6 +1,6 @@
 """The statements of the IR: a closed set of immutable classes, and `Function`.
 
-Loops start at 0 and have a constant extent; what is irregular is an `If`.
+Loops start at 0 and have a constant extent; irregular bounds are expressed by an `If`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class LoopKind(Enum):
     UNROLLED = "unrolled"
     """As copies of the body, the variable a constant in each."""
     MATRIX = "matrix"
-    """By the matrix units of a GPU: the terms of a sum of products, added in any order; float32
-    factors may lose their lowest 13 bits. See `form_matrix_tiles`."""
+    """By the matrix units of a GPU: the loop adds products in any order; float32 factors may lose
+    their lowest 13 bits. See `form_matrix_tiles`."""
     BOUND = "bound"
     """One for each GPU thread or block of `For.thread`."""
 
@@ -52,11 +52,11 @@ class For(Node):
     thread: str = ""
     """One of THREADS for a BOUND loop, else empty."""
     chunk: int = 0
-    """Iterations that a thread of a PARALLEL loop takes whenever it is free; 0: it gets one part of
-    nearly equal length. 0 for every other loop."""
+    """Iterations that a thread of a PARALLEL loop takes whenever it is free; 0: each thread gets
+    one part, all of nearly equal length. 0 for every other loop."""
     stages: int = 0
-    """Iterations whose copies to shared memory are under way at once, if above 1; changes no
-    result. Only a serial loop has it: `overlap_copies` does what it says."""
+    """Iterations whose copies to shared memory are in flight at once, if above 1. It changes no
+    result. Only a serial loop has it; `pipeline_shared_copies` implements it."""
 
 
 @node
@@ -67,18 +67,17 @@ class Store(Node):
     indices: tuple[Expr, ...]
     value: Expr
     is_async: bool = False
-    """Whether a GPU thread goes on before it is stored, which is done at the latest by an `Await`
-    that waits for it."""
+    """Whether a GPU thread continues before the store is done; an `Await` waits for it."""
     is_streamed: bool = False
-    """Whether a CPU may store it past its caches: what is stored so there fills whole lines."""
+    """Whether a CPU may store it past its caches; such stores fill whole cache lines."""
 
 
 @node
 class If(Node):
     """Run `then` if `condition` holds, else `otherwise` (which may be missing).
 
-    With a vector condition `then` is one Store of as many lanes, and there is no `otherwise`: each
-    lane is stored, and what it needs is loaded, only where its condition holds.
+    With a vector condition, `then` is one Store of as many lanes, and there is no `otherwise`. Each
+    lane is loaded and stored only if its condition holds.
     """
 
     condition: Expr
@@ -95,7 +94,7 @@ class Seq(Node):
 
 @node
 class Allocate(Node):
-    """Make `buffer`, with undefined contents, for the duration of `body`."""
+    """Allocate `buffer`, with undefined contents, for the duration of `body`."""
 
     buffer: Buffer
     body: Stmt
@@ -103,16 +102,16 @@ class Allocate(Node):
 
 @node
 class Barrier(Node):
-    """Wait for all threads of the group that shares memory of `scope`."""
+    """Wait for all threads that share memory of `scope`."""
 
     scope: Scope
 
 
 @node
 class Prefetch(Node):
-    """Ask for the cache line of `buffer[indices]`, which will be read soon.
+    """Prefetch the cache line of `buffer[indices]`.
 
-    It changes no result. The element may lie outside the buffer, where nothing happens.
+    It changes no result. The element may be outside the buffer; then nothing happens.
     """
 
     buffer: Buffer
@@ -121,9 +120,9 @@ class Prefetch(Node):
 
 @node
 class Await(Node):
-    """Wait until at most `pending` groups of this thread's asynchronous stores are under way.
+    """Wait until at most `pending` groups of this thread's asynchronous stores are in flight.
 
-    What was begun since the last Await is a group, the latest; earlier ones are done first.
+    The stores since the last Await form the latest group; earlier groups are done first.
     """
 
     pending: int
@@ -131,12 +130,12 @@ class Await(Node):
 
 @node
 class Check(Node):
-    """The call fails unless `condition` holds, in every lane if it has lanes.
+    """Let the call fail unless `condition` holds, in every lane if it has lanes.
 
-    The status that it returns says `kind`; the integers `args` (of the first lane that fails) and
-    `about` are for the message, see `FaultKind`. On a CPU nothing after it runs in that thread. On
-    a GPU all else does: what would go wrong then must not depend on the condition. Of several that
-    fail any one is told.
+    The status that the call returns gives `kind`. The integers `args` (of the first lane that
+    fails) and `about` are for the message; see `FaultKind`. On a CPU, nothing after a failed check
+    runs in that thread. On a GPU the kernel goes on, so later statements must be safe even then. If
+    several checks fail, any one of them is reported.
     """
 
     condition: Expr
@@ -164,12 +163,12 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def with_body(loop: For, body: Stmt) -> For:
-    """Return `loop` with another body; `replace` takes twice as long."""
+    """Return `loop` with another body; this is twice as fast as `replace`."""
     return For(loop.var, loop.extent, loop.kind, body, loop.thread, loop.chunk, loop.stages)
 
 
 def map_substatements(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:
-    """Rebuild `stmt` over its mapped statements directly below; share it when none changed."""
+    """Return `stmt` with the statements directly below mapped; itself if none changed."""
     below = substatements(stmt)
     new = [function(part) for part in below]
     if all(map(is_, new, below)):
@@ -205,18 +204,20 @@ class Function(Node):
     params: tuple[Buffer, ...]
     body: Stmt
     threads: int = 0
-    """The most that work on a call, however many the caller allows; 0: as many as that."""
+    """The most threads that work on a call; 0: as many as the caller allows."""
     checks_indices: bool = True
-    """Whether places in tensors that come from data are checked (`place_checks`)."""
+    """Whether indices that come from data are checked (`insert_checks`)."""
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text; on hover the loops around a line."""
+        """Return the text as HTML; hovering over a line shows the loops around it."""
         # the printer imports this module
         to_text = cast("Callable[[Function], str]", import_module("ansorc.ir.printer").to_text)
-        return notebook.framed(self.name, notebook.code(notebook.inside(to_text(self))))
+        return notebook.frame(self.name, notebook.code(notebook.inside(to_text(self))))
 
 
 def fault_sites(root: Stmt) -> tuple[FaultSite, ...]:
-    """Return what the checks below `root` are about, each once, in the order of the text."""
-    found = (part for part in statements(root) if isinstance(part, Check))
-    return tuple(dict.fromkeys(FaultSite(one.kind, one.about, len(one.args)) for one in found))
+    """Return the sites of the checks below `root`, each once, in the order of the text."""
+    checks = (part for part in statements(root) if isinstance(part, Check))
+    return tuple(
+        dict.fromkeys(FaultSite(check.kind, check.about, len(check.args)) for check in checks)
+    )

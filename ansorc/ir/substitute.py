@@ -1,4 +1,4 @@
-"""Replace variables by expressions and buffers by others; which variables an expression reads."""
+"""Replace variables by expressions and buffers by others; list the free variables."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ N = TypeVar("N", bound=Node)
 def substitute(root: N, values: Mapping[str, Expr]) -> N:
     """Return `root` with each variable named in `values` replaced by its value, all at once.
 
-    A loop over such a name hides it: its own variable is another one. Raise IRError where a loop
-    would capture a variable of a value.
+    A loop over such a name hides it. Raise IRError if a loop would capture a variable of a value.
     """
     if not values:
         return root
@@ -45,7 +44,7 @@ def substitute(root: N, values: Mapping[str, Expr]) -> N:
 
 
 def with_buffers(root: N, others: Mapping[Buffer, Buffer]) -> N:
-    """Return `root` with each of the buffers replaced; another of the same name stays."""
+    """Return `root` with each of the buffers replaced; other buffers of the same name stay."""
 
     def rule(old: Node) -> Node | None:
         match old:

@@ -1,7 +1,7 @@
-"""Races between the threads of a GPU, decided while the interpreter runs a program.
+"""Detect races between the threads of a GPU while the interpreter runs a program.
 
-Threads of a block race where two of them touch one element, at least one stores it, and no barrier
-is between; threads of different blocks wherever that happens within one kernel.
+Two threads of a block race if they touch one element, at least one stores it, and no barrier is
+between. Threads of different blocks race if that happens anywhere within one kernel.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ansorc.ir.printer import buffer_text
 
 
 class Toucher(NamedTuple):
-    """Who touched an element, and when."""
+    """The thread that touched an element, and the time."""
 
     kernel: int
     block: tuple[int, ...]
     phase: int
-    """The number of barriers before it."""
+    """The number of barriers before the access."""
     thread: tuple[tuple[str, int], ...]
 
 
 class ThreadClock:
-    """Which thread of which block is running, as the interpreter goes through them."""
+    """The thread and block that the interpreter is running."""
 
     def __init__(self, kernel: str) -> None:
         self.name = kernel
@@ -38,27 +38,27 @@ class ThreadClock:
         self.now = Toucher(0, (), 0, ())
 
     def launch(self) -> None:
-        """A kernel begins, or ends."""
+        """Begin or end a kernel."""
         self._kernel += 1
         self._update()
 
     def enter_block(self, *block: int) -> None:
-        """The block of these numbers begins."""
+        """Begin the block with these numbers."""
         self._block = block
         self._update()
 
     def wait(self) -> None:
-        """All threads of the block have reached a barrier, or the end of what they do together."""
+        """Record that all threads of the block have reached a barrier, or their end."""
         self._phase += 1
         self._update()
 
     def run(self, depth: int, name: str, index: int) -> None:
-        """Thread `index` along `name` goes on; `depth` loops over threads are around that one."""
+        """Continue thread `index` along `name`, inside `depth` other loops over threads."""
         self._thread[depth:] = [(name, index)]
         self._update()
 
     def rest(self, depth: int) -> None:
-        """No thread runs that is inside of more than `depth` loops over threads."""
+        """Leave the threads inside more than `depth` loops over threads."""
         del self._thread[depth:]
         self._update()
 
@@ -68,7 +68,7 @@ class ThreadClock:
 
 @dataclass(slots=True)
 class _Seen:
-    """Who touched one element within the current kernel: enough to find whoever races next."""
+    """The threads that touched one element in the current kernel, as far as needed for races."""
 
     store: Toucher | None = None
     loads: tuple[Toucher, ...] = ()
@@ -82,39 +82,42 @@ class WatchedMemory(list[Any]):
         self._buffer, self._clock = buffer, clock
         self._seen: dict[int, _Seen] = {}
 
-    def __getitem__(self, place: SupportsIndex | slice) -> Any:
-        assert isinstance(place, int)
+    def __getitem__(self, offset: SupportsIndex | slice) -> Any:
+        assert isinstance(offset, int)
         now = self._clock.now
-        seen = self._seen.get(place)
+        seen = self._seen.get(offset)
         if seen is None:
-            seen = self._seen[place] = _Seen()
+            seen = self._seen[offset] = _Seen()
         if seen.store is not None and _is_race(seen.store, now):
-            self._refuse(place, seen.store, "stores", "loads")
+            self._refuse(offset, seen.store, "stores", "loads")
         if now not in seen.loads:
             seen.loads = _with_load(seen.loads, now)
-        return super().__getitem__(place)
+        return super().__getitem__(offset)
 
-    def __setitem__(self, place: SupportsIndex | slice, value: Any) -> None:
-        assert isinstance(place, int)
+    def __setitem__(self, offset: SupportsIndex | slice, value: Any) -> None:
+        assert isinstance(offset, int)
         now = self._clock.now
-        seen = self._seen.get(place)
+        seen = self._seen.get(offset)
         if seen is None:
-            seen = self._seen[place] = _Seen()
+            seen = self._seen[offset] = _Seen()
         if seen.store is not None and _is_race(seen.store, now):
-            self._refuse(place, seen.store, "stores", "stores")
+            self._refuse(offset, seen.store, "stores", "stores")
         for old in seen.loads:
             if _is_race(old, now):
-                self._refuse(place, old, "loads", "stores")
+                self._refuse(offset, old, "loads", "stores")
         seen.store = now
-        super().__setitem__(place, value)
+        super().__setitem__(offset, value)
 
-    def _refuse(self, place: int, old: Toucher, first: str, second: str) -> NoReturn:
+    def _refuse(self, offset: int, old: Toucher, first: str, second: str) -> NoReturn:
         now = self._clock.now
-        index = ", ".join(str(int(n)) for n in np.unravel_index(place, self._buffer.shape))
+        index = ", ".join(str(int(n)) for n in np.unravel_index(offset, self._buffer.shape))
         if old.block != now.block:
-            who = (f"blocks {_listed(old.block)} and {_listed(now.block)}", "blocks cannot wait")
+            who = (f"blocks {_list(old.block)} and {_list(now.block)}", "blocks cannot wait")
         else:
-            who = (f"threads {_named(old)} and {_named(now)} of a block", "no barrier is between")
+            who = (
+                f"threads {_name_thread(old)} and {_name_thread(now)} of a block",
+                "no barrier is between",
+            )
         raise IRError(
             f"kernel '{self._clock.name}' has a race: {who[0]} both go to "
             f"{self._buffer.name}[{index}] of {buffer_text(self._buffer)}; the first {first} it, "
@@ -131,9 +134,9 @@ def _is_race(old: Toucher, new: Toucher) -> bool:
 
 
 def _with_load(loads: tuple[Toucher, ...], now: Toucher) -> tuple[Toucher, ...]:
-    """Return the loads that a later store may race with, of which two kinds are enough.
+    """Return the loads with which a later store may race; a few of them are enough.
 
-    Two of different blocks, and two of different threads since the last barrier of this block.
+    These are two of different blocks, and two of different threads since the last barrier.
     """
     kept: dict[tuple[int, ...], Toucher] = {}
     together: list[Toucher] = []
@@ -146,9 +149,9 @@ def _with_load(loads: tuple[Toucher, ...], now: Toucher) -> tuple[Toucher, ...]:
     return tuple(dict.fromkeys((*kept.values(), *together[:1], now)))
 
 
-def _named(who: Toucher) -> str:
+def _name_thread(who: Toucher) -> str:
     return " ".join(f"{name}={index}" for name, index in who.thread) or "outside the loops"
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
+def _list(numbers: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, numbers))})"

@@ -29,14 +29,14 @@ _SLICE_ELEMENTS = 1 << 18
 
 @dataclass(frozen=True)
 class Transform:
-    """Each column of elements along `dimension` becomes `matrix` times that column."""
+    """A linear map: each column of elements along `dimension` is multiplied by `matrix`."""
 
     dimension: int
     matrix: Matrix
-    """Rows; each has as many elements as the dimension has before."""
+    """The rows of the matrix; each has as many elements as the dimension has before."""
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return what becomes of a tensor's shape."""
+        """Return the shape of the transformed tensor."""
         before, after = shape[: self.dimension], shape[self.dimension + 1 :]
         return (*before, len(self.matrix), *after)
 
@@ -47,14 +47,14 @@ class Transform:
 
 
 def apply_all(transforms: Sequence[Transform], array: Array) -> Array:
-    """Return `array` after `transforms`, a slice at a time: float64 takes memory."""
+    """Return `array` after `transforms`, one slice at a time to save memory for float64."""
     if not transforms:
         return array
     taken = {each.dimension for each in transforms}
     others = [dimension for dimension in range(array.ndim) if dimension not in taken]
     longest = max(others, key=lambda dimension: array.shape[dimension], default=None)
     if longest is None or array.size <= _SLICE_ELEMENTS:
-        return _applied(transforms, array)
+        return _apply(transforms, array)
     shape: Sequence[int] = array.shape
     for each in transforms:
         shape = each.shape(shape)
@@ -62,28 +62,28 @@ def apply_all(transforms: Sequence[Transform], array: Array) -> Array:
     step = max(1, _SLICE_ELEMENTS * array.shape[longest] // array.size)
     for start in range(0, array.shape[longest], step):
         part = (slice(None),) * longest + (slice(start, start + step),)
-        result[part] = _applied(transforms, array[part])
+        result[part] = _apply(transforms, array[part])
     return result
 
 
-def _applied(transforms: Sequence[Transform], array: Array) -> Array:
+def _apply(transforms: Sequence[Transform], array: Array) -> Array:
     for each in transforms:
         array = each.apply(array)
     return array
 
 
-def transformed(source: Buffer, transforms: Sequence[Transform]) -> Buffer:
-    """Return what becomes of `source`, under the same name."""
+def transform_buffer(source: Buffer, transforms: Sequence[Transform]) -> Buffer:
+    """Return the buffer of the transformed `source`, with the same name."""
     shape = source.shape
     for transform in transforms:
         shape = transform.shape(shape)
     return replace(source, shape=shape)
 
 
-def transformed_element(
+def transform_element(
     source: Buffer, transforms: Sequence[Transform], indices: Sequence[Expr]
 ) -> Expr:
-    """Return the element at `indices` of what becomes of `source`, as a sum of its elements.
+    """Return the element at `indices` of the transformed `source`, as a sum of its elements.
 
     The transforms are along different dimensions.
     """
@@ -94,20 +94,22 @@ def transformed_element(
             before[transform.dimension] = const(index)
         return Load(source, tuple(before))
 
-    return combined([(each.matrix, indices[each.dimension]) for each in transforms], element)
+    return combine_rows([(each.matrix, indices[each.dimension]) for each in transforms], element)
 
 
-def combined(rows: Sequence[tuple[Matrix, Expr]], element: Callable[[Sequence[int]], Expr]) -> Expr:
+def combine_rows(
+    rows: Sequence[tuple[Matrix, Expr]], element: Callable[[Sequence[int]], Expr]
+) -> Expr:
     """Return the element of a tensor after several transforms, as a sum of elements before.
 
-    `rows` has for each transform its matrix and which row of it is asked for. `element` returns
-    the element before whose indices along the transformed dimensions are given. Each row is an
-    expression of its own, without the products with 0, 1 and -1.
+    `rows` has the matrix and the number of the wanted row for each transform. `element` returns the
+    source element with given indices along the transformed dimensions. Each row is a separate
+    expression, without products with 0, 1 and -1.
     """
-    return _combined(rows, (), element)
+    return _combine(rows, (), element)
 
 
-def _combined(
+def _combine(
     rows: Sequence[tuple[Matrix, Expr]],
     taken: tuple[int, ...],
     element: Callable[[Sequence[int]], Expr],
@@ -116,20 +118,20 @@ def _combined(
         return element(taken)
     matrix, row = rows[len(taken)]
     values = [
-        _weighted(factors, lambda column: _combined(rows, (*taken, column), element))
+        _weigh(factors, lambda column: _combine(rows, (*taken, column), element))
         for factors in matrix
     ]
     if isinstance(row, Const):
         return values[int(row.value)]
     value = values[-1]
-    for place in reversed(range(len(values) - 1)):
-        value = Select(compare(CompareOp.EQ, row, const(place)), values[place], value)
+    for position in reversed(range(len(values) - 1)):
+        value = Select(compare(CompareOp.EQ, row, const(position)), values[position], value)
     return value
 
 
-def _weighted(factors: Sequence[float], element: Callable[[int], Expr]) -> Expr:
-    """The sum of factor · element; a positive term, of which there must be one, comes first."""
-    terms = [(factor, element(place)) for place, factor in enumerate(factors) if factor]
+def _weigh(factors: Sequence[float], element: Callable[[int], Expr]) -> Expr:
+    """Return the sum of factor · element; a positive term comes first, and there must be one."""
+    terms = [(factor, element(position)) for position, factor in enumerate(factors) if factor]
     terms.sort(key=_is_negative)
     (first, total), *rest = terms
     total = _times(total, first)

@@ -3,7 +3,7 @@
 The rules of expressions are in `verify_expr`. A rule that needs values, such as an index that
 stays inside its buffer, is checked by the interpreter when it runs.
 
-`ANSORC_VERIFY_EACH=1` has every pass followed by the check, else only all of them together are.
+With `ANSORC_VERIFY_EACH=1` the program is checked after every pass, else after the last one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
 from ansorc.ir.expr import Exchange, Load, Ramp, Shuffle, Transpose
 from ansorc.ir.lexer import NAME, RESERVED
-from ansorc.ir.matrix_units import WARP
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
 from ansorc.ir.stmt import (
@@ -40,31 +39,32 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules, is_count
+from ansorc.target.gpu import WARP_THREADS
 
 
 def verifies_each() -> bool:
-    """Return whether every pass is to be followed by a check, as in ansorc's own tests."""
+    """Return whether the program is checked after every pass, as in ansorc's tests."""
     return os.environ.get("ANSORC_VERIFY_EACH", "") not in ("", "0")
 
 
 def verify(function: Function) -> None:
-    """Raise IRError, naming the kernel and the statement, where `function` breaks a rule."""
+    """Raise IRError, naming the kernel and the statement, if `function` breaks a rule."""
     try:
         if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", function.name):
             raise IRError(f"'{function.name}' is no C name; use letters, digits and '_'")
-        place = _VerifyContext()
+        context = _VerifyContext()
         for buffer in function.params:
             if buffer.scope is not Scope.GLOBAL:
                 raise IRError(f"parameter {buffer_text(buffer)} is not in global memory")
-            place = place.with_buffer(buffer)
-        _check(function.body, place)
+            context = context.with_buffer(buffer)
+        _check(function.body, context)
     except IRError as error:
         raise IRError(f"kernel '{function.name}' is not legal: {error}") from None
 
 
 @dataclass(frozen=True)
 class _VerifyContext:
-    """What is known at one statement from the statements around it."""
+    """The context of a statement: buffers and loops in scope."""
 
     buffers: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
     loops: Mapping[str, For] = field(default_factory=dict[str, For])
@@ -73,7 +73,7 @@ class _VerifyContext:
     """The buffers that belong to other threads, or to other blocks."""
 
     def with_buffer(self, buffer: Buffer) -> _VerifyContext:
-        """Return the place inside a declaration of `buffer`, having checked it."""
+        """Check a declaration of `buffer`, and return the context inside it."""
         _check_name(buffer.name)
         if buffer.name in self.buffers:
             raise IRError(f"two buffers in one scope are called '{buffer.name}'; rename one")
@@ -84,64 +84,64 @@ class _VerifyContext:
         return replace(self, buffers={**self.buffers, buffer.name: buffer})
 
     def with_loop(self, loop: For) -> _VerifyContext:
-        """Return the place inside `loop`, whose head was checked."""
-        lost = self._hidden_by(loop)
+        """Return the context inside `loop`, whose head was checked."""
+        lost = self._scopes_hidden_by(loop)
         hidden = {name for name, buffer in self.buffers.items() if buffer.scope in lost}
         loops = {**self.loops, loop.var.name: loop}
         return replace(self, loops=loops, hidden=self.hidden | hidden)
 
-    def bound_to(self, thread: str) -> For | None:
-        """Return the outermost loop around that is bound to a thread of that name or prefix."""
-        found = (loop for loop in self.loops.values() if loop.thread.startswith(thread))
-        return next((loop for loop in found if loop.thread), None)
+    def loop_bound_to(self, thread: str) -> For | None:
+        """Return the outermost loop around that is bound to `thread`, a name or prefix, or None."""
+        matching = (loop for loop in self.loops.values() if loop.thread.startswith(thread))
+        return next((loop for loop in matching if loop.thread), None)
 
-    def _hidden_by(self, loop: For) -> tuple[Scope, ...]:
-        """Return the scopes of memory that what runs in `loop` cannot share with others."""
+    def _scopes_hidden_by(self, loop: For) -> tuple[Scope, ...]:
+        """Return the memory scopes that threads inside `loop` cannot share with others."""
         if loop.kind is LoopKind.PARALLEL:
             nested = any(outer.kind is LoopKind.PARALLEL for outer in self.loops.values())
             return () if nested else (Scope.LOCAL, Scope.REGISTER)
-        if loop.kind is not LoopKind.BOUND or self.bound_to(loop.thread):
+        if loop.kind is not LoopKind.BOUND or self.loop_bound_to(loop.thread):
             return ()
         if loop.thread.startswith("blockIdx"):
             return (Scope.LOCAL, Scope.REGISTER, Scope.SHARED)
         return (Scope.LOCAL, Scope.REGISTER) if loop.thread.startswith("threadIdx") else ()
 
 
-def _check(stmt: Stmt, place: _VerifyContext) -> None:
+def _check(stmt: Stmt, context: _VerifyContext) -> None:
     match stmt:
         case Seq(stmts):
             for inner in stmts:
-                _check(inner, place)
+                _check(inner, context)
         case For():
-            _check_loop(stmt, place)
-            _check(stmt.body, place.with_loop(stmt))
+            _check_loop(stmt, context)
+            _check(stmt.body, context.with_loop(stmt))
         case Store():
-            _check_leaf(stmt, place)
+            _check_leaf(stmt, context)
         case If(_, then, otherwise):
-            _check_leaf(stmt, place)
-            _check(then, place)
+            _check_leaf(stmt, context)
+            _check(then, context)
             if otherwise is not None:
-                _check(otherwise, place)
+                _check(otherwise, context)
         case Allocate(buffer, body):
             if buffer.constant:
                 raise IRError(f"{buffer_text(buffer)} is allocated; only parameters are constant")
-            _check(body, place.with_buffer(buffer))
+            _check(body, context.with_buffer(buffer))
         case Prefetch() | Check():
-            _check_leaf(stmt, place)
+            _check_leaf(stmt, context)
         case Barrier() | Await():
-            _check_waiting(stmt, place)
+            _check_waiting(stmt, context)
         case _:
             assert_never(stmt)
 
 
-def _check_waiting(stmt: Barrier | Await, place: _VerifyContext) -> None:
+def _check_waiting(stmt: Barrier | Await, context: _VerifyContext) -> None:
     if isinstance(stmt, Await):
         if stmt.pending != 0 and not is_count(stmt.pending):
             raise IRError(f"'await {stmt.pending!r}' is for no Python int from 0 on")
         return
     if stmt.scope not in (Scope.SHARED, Scope.GLOBAL):
         raise IRError(f"'barrier {stmt.scope.value}' is of memory that no two threads share")
-    if place.bound_to("threadIdx") is None:
+    if context.loop_bound_to("threadIdx") is None:
         raise IRError("a barrier outside threadIdx loops waits for nobody; remove it")
 
 
@@ -156,12 +156,12 @@ def _check_chunk(loop: For) -> None:
         raise IRError(f"the chunk of '{loop.var.name}' is {loop.chunk!r}, no Python int above 0")
 
 
-def _check_loop(loop: For, place: _VerifyContext) -> None:
+def _check_loop(loop: For, context: _VerifyContext) -> None:
     name, thread = loop.var.name, loop.thread
     _check_name(name)
     if name in RESERVED:
         raise IRError(f"loop variable '{name}' is a word of expressions; rename it")
-    if name in place.loops:
+    if name in context.loops:
         raise IRError(f"two nested loops are over '{name}'; rename one")
     if loop.var.dtype != INT64:
         raise IRError(f"loop variable '{name}' is {loop.var.dtype}, not int64")
@@ -176,21 +176,21 @@ def _check_loop(loop: For, place: _VerifyContext) -> None:
         return
     if thread not in THREADS:
         raise IRError(f"the loop over '{name}' is bound to '{thread}'; use {', '.join(THREADS)}")
-    if thread.startswith("blockIdx") and place.bound_to("threadIdx"):
+    if thread.startswith("blockIdx") and context.loop_bound_to("threadIdx"):
         raise IRError(f"the loop over '{name}' starts blocks inside a thread; move it out")
-    outer = place.bound_to(thread) if thread != "vthread" else None
+    outer = context.loop_bound_to(thread) if thread != "vthread" else None
     if outer is not None and outer.extent != loop.extent:
         extents = f"'{outer.var.name}' of {outer.extent} and '{name}' of {loop.extent}"
         raise IRError(f"nested loops {extents} are both bound to {thread}; make them equal")
 
 
-def _check_leaf(stmt: Store | If | Prefetch | Check, place: _VerifyContext) -> None:
-    """Check the expressions of one statement itself, and name it where they break a rule."""
-    variables = {name: loop.var for name, loop in place.loops.items()}
-    rules = ExprRules(place.buffers, variables, lambda access: _check_access(access, place))
+def _check_leaf(stmt: Store | If | Prefetch | Check, context: _VerifyContext) -> None:
+    """Check the expressions of one statement; an error names the statement."""
+    variables = {name: loop.var for name, loop in context.loops.items()}
+    rules = ExprRules(context.buffers, variables, lambda access: _check_access(access, context))
     try:
         if isinstance(stmt, Store):
-            _check_store(stmt, rules, place)
+            _check_store(stmt, rules, context)
         elif isinstance(stmt, Prefetch):
             _check_prefetch(stmt, rules)
         elif isinstance(stmt, Check):
@@ -201,10 +201,10 @@ def _check_leaf(stmt: Store | If | Prefetch | Check, place: _VerifyContext) -> N
         raise IRError(f"{error}\n    in: {stmt_text(stmt).splitlines()[0]}") from None
 
 
-def _check_store(stmt: Store, rules: ExprRules, place: _VerifyContext) -> None:
+def _check_store(stmt: Store, rules: ExprRules, context: _VerifyContext) -> None:
     buffer = stmt.buffer
     lanes, dtype = rules.access(buffer, stmt.indices), rules.dtype(stmt.value)
-    _check_exchange(stmt, place)
+    _check_exchange(stmt, context)
     if buffer.constant:
         raise IRError(f"{buffer_text(buffer)} is stored to; a constant is only read")
     if dtype.element != buffer.dtype:
@@ -213,20 +213,27 @@ def _check_store(stmt: Store, rules: ExprRules, place: _VerifyContext) -> None:
         raise IRError(f"the value has {dtype.lanes} lanes, but the indices {lanes}; use a ramp")
 
 
-def _check_exchange(stmt: Store, place: _VerifyContext) -> None:
-    found = [part for part in walk(stmt) if isinstance(part, Exchange)]
-    if found and place.bound_to("threadIdx") is None:
-        raise IRError(f"{expr_text(found[0])}: outside threadIdx loops there are no other threads")
-    if found and (found[0] is not stmt.value or len(found) > 1):
-        raise IRError(f"{expr_text(found[-1])}: store it on its own; all threads take part in it")
-    own = {loop.thread: loop.extent for loop in place.loops.values() if "thread" in loop.thread}
-    own.pop("vthread", None)
-    if isinstance(stmt.value, Transpose) and own["threadIdx.x"] % stmt.value.threads:
-        raise IRError(f"{expr_text(stmt.value)}: neighbours are so along threadIdx.x alone")
-    if found and not isinstance(found[0], Shuffle) and prod(own.values()) % WARP:
+def _check_exchange(stmt: Store, context: _VerifyContext) -> None:
+    exchanges = [part for part in walk(stmt) if isinstance(part, Exchange)]
+    if exchanges and context.loop_bound_to("threadIdx") is None:
         raise IRError(
-            f"{expr_text(found[0])}: whole warps of {WARP} threads work on matrices, and here are "
-            f"{prod(own.values())} threads"
+            f"{expr_text(exchanges[0])}: outside threadIdx loops there are no other threads"
+        )
+    if exchanges and (exchanges[0] is not stmt.value or len(exchanges) > 1):
+        raise IRError(
+            f"{expr_text(exchanges[-1])}: store it on its own; all threads take part in it"
+        )
+    extents = {
+        loop.thread: loop.extent for loop in context.loops.values() if "thread" in loop.thread
+    }
+    extents.pop("vthread", None)
+    if isinstance(stmt.value, Transpose) and extents["threadIdx.x"] % stmt.value.threads:
+        raise IRError(f"{expr_text(stmt.value)}: neighbours are so along threadIdx.x alone")
+    count = prod(extents.values())
+    if exchanges and not isinstance(exchanges[0], Shuffle) and count % WARP_THREADS:
+        raise IRError(
+            f"{expr_text(exchanges[0])}: whole warps of {WARP_THREADS} threads work on matrices, "
+            f"and here are {count} threads"
         )
 
 
@@ -250,22 +257,22 @@ def _check_prefetch(stmt: Prefetch, rules: ExprRules) -> None:
         raise IRError(f"it asks for {what}; a cache line is found by one element in memory")
 
 
-def _check_access(access: Load, place: _VerifyContext) -> None:
+def _check_access(access: Load, context: _VerifyContext) -> None:
     buffer = access.buffer
-    if buffer.name in place.hidden:
+    if buffer.name in context.hidden:
         raise IRError(
             f"{buffer_text(buffer)} is not shared by the threads that run here; allocate it "
             "inside their loop, or in memory that they share"
         )
     if buffer.scope is Scope.REGISTER:
-        _check_register(access, place)
+        _check_register(access, context)
 
 
-def _check_register(access: Load, place: _VerifyContext) -> None:
-    """A register has no address: once loops are unrolled and vectorised, its number is known."""
+def _check_register(access: Load, context: _VerifyContext) -> None:
+    """Check the indices of a register: it has no address, so they must become constants."""
     for dimension, index in enumerate(access.indices):
         for name in sorted(free_vars(index)):
-            if place.loops[name].kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+            if context.loops[name].kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
                 raise IRError(
                     f"{expr_text(access)}: a register is numbered by '{name}', whose loop is "
                     "neither unrolled nor vectorized; put the buffer in local memory"

@@ -11,11 +11,11 @@ DOT_DTYPES: dict[int, dict[DType, frozenset[DType]]] = {
     4: {INT32: frozenset((INT8, UINT8))},
     2: {INT32: frozenset((INT16,)), FLOAT32: frozenset((BFLOAT16,))},
 }
-"""What may be multiplied, by the number of terms and the dtype of the sums."""
+"""The dtypes of factors, by the number of terms and the dtype of the sums."""
 
 
 def check_dot(expr: Dot, total: DType, left: DType, right: DType) -> DType:
-    """Return the dtype of `expr` whose parts have these; raise IRError on illegal ones."""
+    """Return the dtype of `expr` from those of its parts; raise IRError on illegal ones."""
     allowed = DOT_DTYPES.get(expr.terms)
     if allowed is None:
         raise IRError(f"{expr_text(expr)}: a dot product has 2 or 4 terms, not {expr.terms}")
@@ -23,7 +23,8 @@ def check_dot(expr: Dot, total: DType, left: DType, right: DType) -> DType:
     if factors is None or not {left.element, right.element} <= factors:
         given = f"{left.element} and {right.element} into {total.element}"
         known = "; ".join(
-            f"{' or '.join(sorted(map(str, found)))} into {into}" for into, found in allowed.items()
+            f"{' or '.join(sorted(map(str, factors_)))} into {into}"
+            for into, factors_ in allowed.items()
         )
         raise IRError(f"{expr_text(expr)}: it multiplies {given}, but can only {known}")
     for operand in (left, right):

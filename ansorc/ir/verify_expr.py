@@ -41,7 +41,7 @@ from ansorc.ir.verify_dot import check_dot
 class ExprRules:
     """Checks expressions where `buffers` and `variables` are in scope.
 
-    `check_access` gets each legal access, and may refuse it for the place where it stands.
+    `check_access` is called with each legal access, and may refuse it in its context.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class ExprRules:
             case Select(condition, then, otherwise):
                 lanes = _bool(expr, self.dtype(condition)).lanes
                 arms = self._common(expr, (then, otherwise))
-                return arms.vector(_joined(expr, lanes, arms.lanes))
+                return arms.vector(_join(expr, lanes, arms.lanes))
             case Cast(dtype, operand):
-                return _converted(expr, dtype, self.dtype(operand).lanes)
+                return _convert(expr, dtype, self.dtype(operand).lanes)
             case Checked() | Call() | Dot() | MatrixMultiply():
                 return self._call(expr)
             case Load(buffer, indices):
@@ -79,52 +79,52 @@ class ExprRules:
                 dtype = self._common(expr, (base, stride))
                 if not dtype.is_integer:
                     raise _illegal(expr, f"a ramp needs integers, not {dtype}")
-                return _widened(expr, dtype, lanes)
+                return _widen(expr, dtype, lanes)
             case Broadcast(operand, lanes):
-                return _widened(expr, self.dtype(operand), lanes)
+                return _widen(expr, self.dtype(operand), lanes)
             case (
                 Reduce(operand=operand)
                 | Shuffle(operand)
                 | MatrixLoad(operand)
                 | Transpose(operand)
             ):
-                return _combined(expr, self.dtype(operand))
+                return _combine_lanes(expr, self.dtype(operand))
             case _:
                 assert_never(expr)
 
     def access(self, buffer: Buffer, indices: Sequence[Expr]) -> int:
         """Check `buffer[indices]` and return its lanes."""
-        place = Load(buffer, tuple(indices))
+        load = Load(buffer, tuple(indices))
         known = self._buffers.get(buffer.name)
         if known is None:
-            raise _illegal(place, f"no parameter or allocation around it is '{buffer.name}'")
+            raise _illegal(load, f"no parameter or allocation around it is '{buffer.name}'")
         if known is not buffer and known != buffer:
             reason = f"it goes to {buffer_text(buffer)}, but declared is {buffer_text(known)}"
-            raise _illegal(place, reason)
+            raise _illegal(load, reason)
         if len(indices) != len(buffer.shape):
             reason = f"{buffer_text(buffer)} takes {len(buffer.shape)} indices, not {len(indices)}"
-            raise _illegal(place, reason)
+            raise _illegal(load, reason)
         lanes = 1
         for index in indices:
             dtype = self.dtype(index)
             if dtype.element != INT64:
-                raise _illegal(place, f"index {expr_text(index)} is {dtype}; cast it to int64")
-            lanes = _joined(place, lanes, dtype.lanes)
-        self._check_access(place)
+                raise _illegal(load, f"index {expr_text(index)} is {dtype}; cast it to int64")
+            lanes = _join(load, lanes, dtype.lanes)
+        self._check_access(load)
         return lanes
 
     def fault(self, expr: Expr, condition: Expr, about: str, args: Sequence[Expr]) -> DType:
-        """Check what a fault, of `expr`, is made of; return the dtype of the condition."""
+        """Check the parts of a fault of `expr`; return the dtype of the condition."""
         dtype = _bool(expr, self.dtype(condition))
         if not about.isprintable() or '"' in about:
             raise IRError(f"{about!r} is about something in letters that cannot be written here")
         if len(args) > MOST_ARGUMENTS:
             raise _illegal(expr, f"it tells {len(args)} numbers; the most are {MOST_ARGUMENTS}")
         for arg in args:
-            found = self.dtype(arg)
-            if found.element != INT64:
-                raise _illegal(expr, f"it tells {expr_text(arg)}, a {found}; cast it to int64")
-            _joined(expr, dtype.lanes, found.lanes)
+            dtype_ = self.dtype(arg)
+            if dtype_.element != INT64:
+                raise _illegal(expr, f"it tells {expr_text(arg)}, a {dtype_}; cast it to int64")
+            _join(expr, dtype.lanes, dtype_.lanes)
         return dtype
 
     def _var(self, expr: Var) -> DType:
@@ -139,7 +139,7 @@ class ExprRules:
         if isinstance(expr, Checked):
             lanes = self.fault(expr, expr.condition, expr.about, expr.args).lanes
             dtype = self.dtype(expr.value)
-            return dtype.vector(_joined(expr, lanes, dtype.lanes))
+            return dtype.vector(_join(expr, lanes, dtype.lanes))
         if not isinstance(expr, Call):
             parts = [self.dtype(part) for part in (expr.total, expr.left, expr.right)]
             if isinstance(expr, Dot):
@@ -154,7 +154,7 @@ class ExprRules:
         return dtype
 
     def _common(self, expr: Expr, operands: Sequence[Expr]) -> DType:
-        """Return the one dtype of the operands; a scalar goes with vectors of its dtype."""
+        """Return the common dtype of the operands; a scalar fits vectors of its dtype."""
         common = self.dtype(operands[0])
         for operand in operands[1:]:
             dtype = self.dtype(operand)
@@ -162,12 +162,12 @@ class ExprRules:
                 continue
             if dtype.element != common.element:
                 raise _illegal(expr, f"its operands are {common} and {dtype}; cast one of them")
-            common = common.vector(_joined(expr, common.lanes, dtype.lanes))
+            common = common.vector(_join(expr, common.lanes, dtype.lanes))
         return common
 
 
 def is_count(value: object) -> bool:
-    """Whether `value` is a Python int (not NumPy's, not a bool) of at least 1."""
+    """Return whether `value` is a Python int (not a NumPy integer or bool) of at least 1."""
     return type(value) is int and value >= 1
 
 
@@ -211,30 +211,30 @@ def _bool(expr: Expr, dtype: DType) -> DType:
     return dtype
 
 
-def _joined(expr: Expr, left: int, right: int) -> int:
+def _join(expr: Expr, left: int, right: int) -> int:
     if left != right and 1 not in (left, right):
         raise _illegal(expr, f"its parts have {left} and {right} lanes; vectors must agree")
     return max(left, right)
 
 
-def _converted(expr: Expr, dtype: DType, lanes: int) -> DType:
+def _convert(expr: Expr, dtype: DType, lanes: int) -> DType:
     if dtype.lanes != 1:
         raise _illegal(expr, "lanes follow the operand; cast to a scalar dtype")
     return dtype.vector(lanes)
 
 
-def _combined(expr: Reduce | Shuffle | MatrixLoad | Transpose, dtype: DType) -> DType:
-    """Return the dtype of what is made of the lanes, or the threads, of one operand."""
+def _combine_lanes(expr: Reduce | Shuffle | MatrixLoad | Transpose, dtype: DType) -> DType:
+    """Return the dtype of an operation that combines lanes, or threads, of one operand."""
     if isinstance(expr, Reduce):
-        return _reduced(expr, expr.op, dtype)
+        return _reduce(expr, expr.op, dtype)
     if isinstance(expr, MatrixLoad):
         return check_matrix_load(expr, dtype)
     if isinstance(expr, Transpose):
         return check_transpose(expr, dtype)
-    return _shuffled(expr, expr.distance, dtype)
+    return _shuffle(expr, expr.distance, dtype)
 
 
-def _reduced(expr: Reduce, op: BinaryOp, dtype: DType) -> DType:
+def _reduce(expr: Reduce, op: BinaryOp, dtype: DType) -> DType:
     if op not in REDUCTIONS:
         raise IRError(f"'{op.value}' does not combine lanes; use {', '.join(REDUCTIONS.values())}")
     if dtype.is_bool:
@@ -244,13 +244,13 @@ def _reduced(expr: Reduce, op: BinaryOp, dtype: DType) -> DType:
     return dtype.element
 
 
-def _shuffled(expr: Shuffle, distance: int, dtype: DType) -> DType:
+def _shuffle(expr: Shuffle, distance: int, dtype: DType) -> DType:
     if distance not in (1, 2, 4, 8, 16) or dtype.lanes != 1:
         raise _illegal(expr, "it takes a scalar over a distance of 1, 2, 4, 8 or 16 threads")
     return dtype
 
 
-def _widened(expr: Expr, dtype: DType, lanes: int) -> DType:
+def _widen(expr: Expr, dtype: DType, lanes: int) -> DType:
     if dtype.lanes != 1:
         raise _illegal(expr, f"its operand is {dtype}; a vector is made of scalars")
     if not is_count(lanes) or lanes == 1:

@@ -124,9 +124,9 @@ def _need(condition: Expr) -> Need | None:
     left, right = affine(condition.left), affine(condition.right)
     sign, more = _ORDER[condition.op]
     if left is not None and right is not None:
-        return Need(left.plus(right, -1).times(sign).shifted(more), const(0))
+        return Need(left.plus(right, -1).times(sign).offset_by(more), const(0))
     less, greater = (left, condition.right) if sign > 0 else (right, condition.left)
-    return None if less is None else Need(less.shifted(more), greater)
+    return None if less is None else Need(less.offset_by(more), greater)
 
 
 def _is_of_inputs(state: State, expr: Expr) -> bool:

@@ -14,7 +14,7 @@ from typing import NoReturn, Self
 from ansorc.errors import ArgumentError, ScheduleError, Spot
 from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.transform import Transform, transformed
+from ansorc.ir.transform import Transform, transform_buffer
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles, text
 from ansorc.schedule.stage import At, Loop, Mark, Origin, Root, Stage
@@ -166,7 +166,7 @@ class State:
     def inputs(self) -> tuple[Buffer, ...]:
         """The inputs as the stages read them, some transformed."""
         transforms = dict(self.transformed)
-        return tuple(transformed(b, transforms.get(b.name, ())) for b in self.dag.inputs)
+        return tuple(transform_buffer(b, transforms.get(b.name, ())) for b in self.dag.inputs)
 
     def fresh_name(self, wanted: str) -> str:
         """Return `wanted`, with a number appended if a stage or input already has that name."""
@@ -267,7 +267,7 @@ class State:
     def _repr_html_(self) -> str:
         """Return the loops as HTML; hovering over a line shows the steps that made it."""
         lines = [(text, self._history(*spot)) for text, spot in _lines(self)]
-        return notebook.framed(f"{len(self.steps)} steps", notebook.code(lines))
+        return notebook.frame(f"{len(self.steps)} steps", notebook.code(lines))
 
     def _history(self, stage: str, loop: str) -> str:
         """Return the stage and the steps that name or made its loop `loop` ("": the body)."""

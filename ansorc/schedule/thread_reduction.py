@@ -26,9 +26,8 @@ from ansorc.ir.stmt import Allocate, If, Seq, Stmt, Store
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.update import stores, update
+from ansorc.target.gpu import WARP_THREADS
 
-WARP = 32
-"""Threads of a warp, on every GPU of NVIDIA so far."""
 _MOST_THREADS = 1024
 
 
@@ -36,12 +35,12 @@ def unfit_threads(extent: Extent) -> str:
     """Return why a reduction cannot be bound to `extent` threads; "" if it can or is unknown."""
     if not isinstance(extent, int):
         return ""
-    is_part = extent <= WARP and not extent & (extent - 1)
-    if is_part or (extent % WARP == 0 and extent <= _MOST_THREADS):
+    is_part = extent <= WARP_THREADS and not extent & (extent - 1)
+    if is_part or (extent % WARP_THREADS == 0 and extent <= _MOST_THREADS):
         return ""
     return (
-        f"threads that reduce together are a power of two up to {WARP}, or a multiple of it up to "
-        f"{_MOST_THREADS}, not {extent}"
+        f"threads that reduce together are a power of two up to {WARP_THREADS}, or a multiple of "
+        f"it up to {_MOST_THREADS}, not {extent}"
     )
 
 
@@ -67,16 +66,16 @@ def reduce_across(
     """
     local = [_scalar(buffer, "part") for buffer in op.buffers]
     other = [_scalar(buffer, "other") for buffer in op.buffers]
-    stmts = stores(local, (), terms) + _exchange(op, local, other, min(row.extent, WARP))
+    stmts = stores(local, (), terms) + _exchange(op, local, other, min(row.extent, WARP_THREADS))
     warps: list[Buffer] = []
-    if row.extent > WARP:
-        count = row.extent // WARP
+    if row.extent > WARP_THREADS:
+        count = row.extent // WARP_THREADS
         shape = (*row.others.values(), count)
         rows = tuple(Var(name) for name in row.others)
         warps = [
             replace(b, name=f"{b.name}.warps", shape=shape, scope=Scope.SHARED) for b in op.buffers
         ]
-        lane, warp = row.var % const(WARP), row.var // const(WARP)
+        lane, warp = row.var % const(WARP_THREADS), row.var // const(WARP_THREADS)
         held = [Load(buffer, ()) for buffer in local]
         first_lane = compare(CompareOp.EQ, lane, const(0))
         stmts.append(If(first_lane, Seq(tuple(stores(warps, (*rows, warp), held)))))

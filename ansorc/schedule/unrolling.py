@@ -11,10 +11,10 @@ from math import prod
 import numpy as np
 
 from ansorc.errors import Spot
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.schedule.extent import BoolArray, Extent, IntArray, as_array
 from ansorc.schedule.stage import AxisKind, Loop, Mark, Stage
 from ansorc.schedule.state import State, Step
+from ansorc.target.code_facts import INDEPENDENT_SUMS
 
 MAX_COPIES = 4096
 """The most copies of a statement, vectors counted one by one."""

@@ -176,7 +176,7 @@ class TuneResult:
         rows += [("note", note) for note in self.notes]
         shown = [notebook.curve(self.curve, self.trials)] if self.curve else []
         title = f"{self.task.name}: {self.trials} trials, {self.measured_now} of them in this run"
-        return notebook.framed(title, notebook.table(rows), *shown)
+        return notebook.frame(title, notebook.table(rows), *shown)
 
     @property
     def packed_before(self) -> tuple[str, ...]:

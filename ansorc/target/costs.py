@@ -1,4 +1,7 @@
-"""What instructions and bytes cost a current core: the machine's numbers in the estimate.
+"""What instructions and bytes cost a core: the machine's numbers in the estimate.
+
+They are those of every preset that has none of its own: what matters is the order of programs, and
+cores differ less than programs.
 
 Measured: by `python -m bench.core_costs`, with what it gave on a Zen 3, median and best where they
 differ. Stated: docs/decisions/0055 names where. Chosen: put timed programs in the right order.
@@ -84,9 +87,6 @@ class CoreCosts:
     overlap: float = 0.25
     """Share of the other roofs' time that adds to the highest roof's (chosen)."""
 
-
-CORE = CoreCosts()
-"""Of every target: what matters is the order of programs, and cores differ less than programs."""
 
 CALL_INSTRUCTIONS = {
     "exp": 25, "exp2": 25, "expm1": 30, "sigmoid": 35, "tanh": 35, "log": 40, "log2": 40,

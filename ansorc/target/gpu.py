@@ -27,6 +27,9 @@ from ansorc.errors import TargetError
 
 _KIB, _MIB = 1024, 1024 * 1024
 WARP_THREADS = 32
+"""Threads that run in step, on all of these GPUs."""
+VECTOR_BYTES = 16
+"""The most that one instruction of a thread loads or stores."""
 
 
 @dataclass(frozen=True)

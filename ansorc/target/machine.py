@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ansorc.errors import TargetError
+from ansorc.target.costs import CoreCosts
 from ansorc.target.gpu import DEFAULT_GPUS, Gpu, gpu_for, with_arch
 from ansorc.target.platforms import (
     CPU_BACKEND,
@@ -161,6 +162,11 @@ class Target:
         if self.backend not in self.platform.backends.values():
             words.append(f"-backend={self.backend}")
         return " ".join(words)
+
+    @property
+    def costs(self) -> CoreCosts:
+        """What instructions and bytes cost one core."""
+        return PRESETS[self.cpu or self.arch].costs
 
     @property
     def platform(self) -> Platform:

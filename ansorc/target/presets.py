@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from ansorc.target.costs import CoreCosts
 from ansorc.target.gpu import DEFAULT_GPUS, GPUS, Gpu
 
 _KIB = 1024
@@ -55,6 +56,8 @@ class Preset:
     cache_bytes: tuple[int, int, int]
     cache_line_bytes: int = 64
     cores: int = 1
+    costs: CoreCosts = field(default_factory=CoreCosts)
+    """What instructions and bytes cost one core."""
 
 
 def _x86(name: str, features: tuple[str, ...], kib: tuple[int, int, int]) -> Preset:

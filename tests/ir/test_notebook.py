@@ -101,7 +101,7 @@ def test_a_tuning_run_shows_times_and_a_curve() -> None:
 
 def test_text_is_never_markup() -> None:
     hostile = "for <img src=x onerror=1> in 0..'\"&"
-    found = Page(notebook.framed(hostile, notebook.code([(hostile, hostile)]),
+    found = Page(notebook.frame(hostile, notebook.code([(hostile, hostile)]),
                                  notebook.table([(hostile, hostile)])))  # fmt: skip
     assert found.text.count(hostile) == 4
     assert found.titles == [hostile]

@@ -150,7 +150,7 @@ class Module:
     def _repr_html_(self) -> str:
         """What a notebook shows: the arguments of a call."""
         title = f"kernel {self.signature.name} for {self.target.text}"
-        return notebook.framed(title, notebook.table(_rows(self.signature)))
+        return notebook.frame(title, notebook.table(_rows(self.signature)))
 
 
 def _rows(signature: Signature) -> list[tuple[str, str]]:

@@ -173,7 +173,7 @@ class NetworkModule:
         rows += [(p.name, f"output {p.dtype}{list(p.shape)}") for p in self.outputs]
         title = f"network {self.signature.name} for {self.target.text}: "
         calls = [("", f"kernel {name}") for name in self.call_names]
-        return notebook.framed(f"{title}{len(calls)} calls", notebook.table([*rows, *calls]))
+        return notebook.frame(f"{title}{len(calls)} calls", notebook.table([*rows, *calls]))
 
     def _profiled(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
         """The seconds of each call in each of so many runs."""

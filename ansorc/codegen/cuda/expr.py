@@ -153,7 +153,7 @@ class CudaExpressions:
     def _vector_value(self, expr: Ramp | Broadcast | Reduce | Dot | Exchange | Checked) -> CExpr:
         match expr:
             case Checked():
-                raise BuildError(f"{expr_text(expr)} is no check yet; place_checks has to run")
+                raise BuildError(f"{expr_text(expr)} is no check yet; insert_checks has to run")
             case Ramp(base, stride, _):
                 step = Binary(BinaryOp.MUL, stride, LANE)
                 return self.value(Binary(BinaryOp.ADD, base, step))

@@ -31,10 +31,11 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import BANK_BYTES, SECTOR_BYTES, sectors, shared_wavefronts
 
 LaneValues = NDArray[np.int64]
-_WARP, _SAMPLES, _VECTOR_BYTES = 32, 6, 16
+_SAMPLES = 6
 _MOST_STRAIGHT = 4096
 """Copies of a load in straight code that are looked at for neighbours."""
 _INDICES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -141,7 +142,7 @@ def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
     size = part.buffer.dtype.bytes
     addresses = np.broadcast_to(elements, active.shape) * size
     width = lanes * size
-    is_vector = width <= _VECTOR_BYTES and not (addresses % width).any()
+    is_vector = width <= VECTOR_BYTES and not (addresses % width).any()
     width = width if is_vector else size
     some = active.any(axis=-1)
     if not some.any():
@@ -182,7 +183,7 @@ def _joined(
     each = {name: np.broadcast_to(x, values[""].shape)[..., None] for name, x in values.items()}
     each |= {loop.var.name: at for loop, at in zip(straight, grid, strict=True)}
     places = np.broadcast_to(_elements(load, each), (*shape[:2], copies)) * size
-    for width in (_VECTOR_BYTES, _VECTOR_BYTES // 2):
+    for width in (VECTOR_BYTES, VECTOR_BYTES // 2):
         count = width // size
         slots, first = np.unique(places[0, 0] // width, return_index=True)
         moves = places - places[..., :1]
@@ -204,8 +205,10 @@ def _iterations(loops: tuple[For, ...]) -> Mapping[str, LaneValues]:
     bound = {loop.thread: loop.extent for loop in loops if loop.kind is LoopKind.BOUND}
     extents = [bound.get(index, 1) for index in _INDICES]
     threads = np.arange(int(np.prod(extents)))
-    warps = [threads[start : start + _WARP] for start in range(0, len(threads), _WARP)]
-    rows = [np.resize(warp, _WARP) for warp in warps for _ in range(_SAMPLES)]
+    warps = [
+        threads[start : start + WARP_THREADS] for start in range(0, len(threads), WARP_THREADS)
+    ]
+    rows = [np.resize(warp, WARP_THREADS) for warp in warps for _ in range(_SAMPLES)]
     lanes = np.array(rows, np.int64)
     found: dict[str, LaneValues] = {"": lanes}
     x, y, _ = extents

@@ -34,7 +34,6 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import MOST_ARGUMENTS, FaultSite
 from ansorc.ir.node import children, walk
 from ansorc.ir.operator import MATH_FUNCTIONS
-from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES
 from ansorc.ir.printer import expr_text
 from ansorc.ir.stmt import (
     Allocate,
@@ -52,6 +51,7 @@ from ansorc.ir.stmt import (
     substatements,
 )
 from ansorc.ir.substitute import free_vars
+from ansorc.target.code_facts import ASYNC_COPY_BYTES
 
 _INDENT = "  "
 _RESERVED = frozenset(
@@ -272,7 +272,7 @@ class CudaStatements:
                 return False
             value, test = value.then, f", {self.exprs.value(value.condition).text}"
         size = lanes * store.buffer.dtype.bytes
-        if not isinstance(value, Load) or size not in ASYNC_BYTES:
+        if not isinstance(value, Load) or size not in ASYNC_COPY_BYTES:
             return False
         places: list[str] = []
         for buffer, indices in ((store.buffer, store.indices), (value.buffer, value.indices)):

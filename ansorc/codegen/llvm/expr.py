@@ -38,7 +38,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )  # fmt: skip
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.printer import expr_text
 
 _CHEAP = {"sqrt", "abs", "floor", "ceil", "round", "fma"}
@@ -96,7 +96,7 @@ class ExprWriter:
 
     def _across(self, expr: Reduce | Exchange | Checked) -> Value:
         if isinstance(expr, Checked):
-            raise BuildError(f"{expr_text(expr)} is no check yet; place_checks has to run before")
+            raise BuildError(f"{expr_text(expr)} is no check yet; insert_checks has to run before")
         if not isinstance(expr, Reduce):
             raise BuildError(
                 f"{expr_text(expr)} is between threads of a warp, which only GPUs have"

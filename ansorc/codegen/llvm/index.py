@@ -21,7 +21,7 @@ from ansorc.ir.arith.affine import Atom, Linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Expr, Ramp
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.substitute import free_vars
 
 _FULL = 1 << 63
@@ -217,8 +217,8 @@ class IndexWriter:
     ) -> Linear[Symbol]:
         """Shift a negative dividend up by a multiple of the divisor: the division is unsigned."""
         shift = -ends[0]
-        text = f"udiv i64 {self.materialize(dividend.shifted(shift * divisor)).text}, {divisor}"
-        return self._derived(text, (dividend,), (0, ends[1] + shift)).shifted(-shift)
+        text = f"udiv i64 {self.materialize(dividend.offset_by(shift * divisor)).text}, {divisor}"
+        return self._derived(text, (dividend,), (0, ends[1] + shift)).offset_by(-shift)
 
     def _derived(
         self, text: str, sources: tuple[Linear[Symbol], ...], ends: tuple[int, int] | None

@@ -42,7 +42,7 @@ class LaneIndex(Generic[AtomT]):
 
     def lane(self, number: int) -> Linear[AtomT]:
         """Return one lane as a scalar."""
-        return self.first.shifted(number * self.step)
+        return self.first.offset_by(number * self.step)
 
 
 def bounds(total: Linear[Symbol], reach: int = 0) -> tuple[int, int] | None:

@@ -15,9 +15,9 @@ from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Expr, Load, Var, const
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.target import CPU_BACKEND, Target
+from ansorc.target.code_facts import INDEPENDENT_SUMS
 
 _STEPS = 100_000
 """Long enough that waking the threads does not count."""

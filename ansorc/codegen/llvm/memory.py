@@ -15,7 +15,7 @@ from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import UINT8, DType
 from ansorc.ir.expr import Expr, dtype_of
-from ansorc.ir.passes.places import LINE_BYTES
+from ansorc.ir.passes.queries import LINE_BYTES
 from ansorc.ir.stmt import Store
 
 _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
@@ -178,7 +178,7 @@ class MemoryWriter:
         for number in range(step):
             start = min(number * lanes, (lanes - 1) * (step - 1))  # the last ends with an element
             wanted = None if mask is None else self._spread(mask, step, start)
-            part = self._load_flat(buffer, LaneIndex(flat.first.shifted(start), lanes, 1), wanted)
+            part = self._load_flat(buffer, LaneIndex(flat.first.offset_by(start), lanes, 1), wanted)
             places = [lane * step - start for lane in range(lanes)]
             if found is None:
                 order = [min(at, lanes - 1) for at in places]

@@ -1,4 +1,4 @@
-"""The linear form: a constant, and what is added with its coefficient, from IR to machine code."""
+"""The linear form of an index: a constant and atoms with coefficients, for all of ansorc."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ansorc.ir.expr import Binary, BinaryOp, Call, Cast, Const, Expr, Load, Redu
 from ansorc.ir.node import walk
 
 Atom: TypeAlias = str | Expr
-"""What index expressions add up: a variable, by name, or any other int64 expression."""
+"""A term of an index expression: a variable, by name, or any other int64 expression."""
 AtomT = TypeVar("AtomT", bound=Hashable)
 OtherT = TypeVar("OtherT", bound=Hashable)
 
 _LEAST = -(1 << 63)
 _LARGE = 1 << 40
-"""More than this is no size of an array in memory."""
+"""No array in memory has more elements than this."""
 
 
 @dataclass(slots=True)
 class Linear(Generic[AtomT]):
-    """`constant + sum(coefficient * atom)`, in order of first appearance, no coefficient 0.
+    """`constant + sum(coefficient * atom)`, in order of first appearance, without coefficients 0.
 
-    `add` and `add_scaled` put one together; the others leave it as it is.
+    `add` and `add_scaled` change it in place; the other methods return a new one.
     """
 
     terms: dict[AtomT, int] = field(default_factory=dict[AtomT, int])
@@ -50,7 +50,7 @@ class Linear(Generic[AtomT]):
         self.constant += factor * other.constant
 
     def coefficient(self, atom: AtomT) -> int:
-        """Return what `atom` is multiplied by, 0 where it does not occur."""
+        """Return the coefficient of `atom`, or 0 if it does not occur."""
         return self.terms.get(atom, 0)
 
     def plus(self, other: Linear[AtomT], factor: int = 1) -> Linear[AtomT]:
@@ -64,12 +64,12 @@ class Linear(Generic[AtomT]):
         terms = {a: factor * c for a, c in self.terms.items()} if factor else {}
         return Linear(terms, factor * self.constant)
 
-    def shifted(self, constant: int) -> Linear[AtomT]:
+    def offset_by(self, constant: int) -> Linear[AtomT]:
         """Return `self + constant`."""
         return Linear(dict(self.terms), self.constant + constant)
 
     def at(self, values: Callable[[AtomT], Linear[OtherT]]) -> Linear[OtherT]:
-        """Return the sum with `values(atom)` in place of each atom."""
+        """Return the sum with each atom replaced by `values(atom)`."""
         total: Linear[OtherT] = Linear({}, self.constant)
         for atom, coefficient in self.terms.items():
             total.add_scaled(values(atom), coefficient)
@@ -86,11 +86,11 @@ class Linear(Generic[AtomT]):
         return Linear(whole, quotient), Linear(rest, left)
 
     def to_expr(self: Linear[Atom]) -> Expr:
-        """Return the sum as an expression: what is added, then what is taken away, the constant."""
-        terms = [(atom, _wrapped(c)) for atom, c in self.terms.items()]
+        """Return the sum as an expression: positive terms, negative terms, then the constant."""
+        terms = [(atom, _wrap(c)) for atom, c in self.terms.items()]
         added = [(atom, c) for atom, c in terms if c > 0 or c == _LEAST]
         taken = [(atom, -c) for atom, c in terms if _LEAST < c < 0]
-        constant = _wrapped(self.constant)
+        constant = _wrap(self.constant)
         if added:
             total = _product(*added.pop(0))
         elif taken and not constant:
@@ -108,7 +108,7 @@ class Linear(Generic[AtomT]):
 
 
 def affine(expr: Expr) -> Linear[str] | None:
-    """Return the scalar int64 `expr` as a sum of variables, by name; None where it is not one."""
+    """Return the scalar int64 `expr` as a sum of variables, by name; None if it is not affine."""
     total = linear(expr)
     if total is None:
         return None
@@ -117,19 +117,19 @@ def affine(expr: Expr) -> Linear[str] | None:
 
 
 def step_along(index: Expr, variable: str) -> int:
-    """Return how far one step of `variable` moves `index`; 0 where `index` is not affine."""
+    """Return the change of `index` in one step of `variable`; 0 if `index` is not affine."""
     form = affine(index)
     return 0 if form is None else form.coefficient(variable)
 
 
 def linear(expr: Expr) -> Linear[Atom] | None:
-    """Return the scalar int64 `expr` as a sum of atoms, None for another dtype."""
+    """Return the scalar int64 `expr` as a sum of atoms; None for another dtype."""
     total: Linear[Atom] = Linear()
     return total if collect(expr, 1, total, add_atom) else None
 
 
 def difference(left: Expr, right: Expr) -> Linear[Atom] | None:
-    """Return `left - right` as a sum, None unless both are scalar int64 that cannot wrap."""
+    """Return `left - right` as a sum; None unless both are scalar int64 that cannot wrap."""
     total, taken = linear(left), linear(right)
     if total is None or taken is None or wraps(total) or wraps(taken):
         return None
@@ -138,7 +138,7 @@ def difference(left: Expr, right: Expr) -> Linear[Atom] | None:
 
 
 def wraps(total: Linear[Atom]) -> bool:
-    """Whether int64 arithmetic may wrap around in `total`: on data, or on immense literals."""
+    """Return whether int64 arithmetic may wrap around in `total`: on data or huge literals."""
     if abs(total.constant) > _LARGE or any(abs(c) > _LARGE for c in total.terms.values()):
         return True
     return any(not isinstance(atom, str) and _may_wrap(atom) for atom in total.terms)
@@ -159,9 +159,9 @@ def collect(
     total: Linear[AtomT],
     rest: Callable[[Expr, int, Linear[AtomT]], bool],
 ) -> bool:
-    """Add `scale * expr` to `total`; `rest` adds what is neither a sum nor an int64 literal.
+    """Add `scale * expr` to `total`; `rest` adds terms that are neither sums nor int64 literals.
 
-    Returns False, leaving `total` half done, where `rest` does.
+    Return False if `rest` does; `total` is then incomplete.
     """
     if isinstance(expr, Binary):
         op, left, right = expr.op, expr.left, expr.right
@@ -189,12 +189,12 @@ def add_atom(expr: Expr, scale: int, total: Linear[Atom]) -> bool:
 
 
 def is_index(dtype: DType) -> bool:
-    """Whether `dtype` is that of an index: one int64."""
+    """Return whether `dtype` is the type of an index: scalar int64."""
     return dtype is INT64 or dtype == INT64
 
 
 def leading_dtype(expr: Expr) -> DType:
-    """Return the dtype of the leftmost operand, which is that of `expr` up to lanes."""
+    """Return the dtype of the leftmost operand; that of `expr` may differ only in lanes."""
     while isinstance(expr, Binary):
         expr = expr.left
     return expr.buffer.dtype if isinstance(expr, Load) else dtype_of(expr)
@@ -217,8 +217,8 @@ def atom_expr(atom: Atom) -> Expr:
     return variable(atom) if isinstance(atom, str) else atom
 
 
-def _wrapped(value: int) -> int:
-    """Return what int64 arithmetic makes of `value`."""
+def _wrap(value: int) -> int:
+    """Return `value` wrapped around to int64."""
     return (value - _LEAST) % (1 << 64) + _LEAST
 
 

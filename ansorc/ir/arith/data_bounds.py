@@ -1,4 +1,4 @@
-"""Bounds of integers that come from data: of loads, conversions and vectors, by their dtypes."""
+"""Bound integers that come from data: loads, conversions and vectors, by their dtypes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from ansorc.ir.interpret_math import integer_range
 def data_bounds(expr: Expr, ranges: Ranges) -> Interval | None:
     """Return the least and the largest value that any lane of an integer `expr` may have.
 
-    Data may be anything that its dtype holds, or for integers what was promised of its buffer. None
-    for floats and bools, and for variables without a range.
+    Data may have any value of its dtype, or of the promised range of its buffer. Return None for
+    floats and bools, and for variables without a range.
     """
     dtype = dtype_of(expr).element
     if not dtype.is_integer:
         return None
-    found = _bounds(expr, ranges)
-    if found is None:
+    interval = _bounds(expr, ranges)
+    if interval is None:
         return None
-    return found if _fits(found, dtype) else integer_range(dtype)
+    return interval if _fits(interval, dtype) else integer_range(dtype)
 
 
 def _bounds(expr: Expr, ranges: Ranges) -> Interval | None:
@@ -62,8 +62,8 @@ def _bounds(expr: Expr, ranges: Ranges) -> Interval | None:
             return data_bounds(operand, ranges)
         case Binary(op, left, right):
             exact = index_bounds(expr, ranges)  # where a variable occurs twice
-            found = _of_binary(op, data_bounds(left, ranges), data_bounds(right, ranges))
-            return found if exact is None else exact
+            interval = _of_binary(op, data_bounds(left, ranges), data_bounds(right, ranges))
+            return interval if exact is None else exact
         case _:
             return integer_range(dtype_of(expr).element)
 
@@ -79,8 +79,8 @@ def _of_cast(dtype: DType, operand: Expr, ranges: Ranges) -> Interval:
     source, whole = dtype_of(operand).element, integer_range(dtype)
     if source.is_bool:
         return 0, 1
-    found = data_bounds(operand, ranges)
-    return whole if found is None or not _fits(found, dtype) else found
+    interval = data_bounds(operand, ranges)
+    return whole if interval is None or not _fits(interval, dtype) else interval
 
 
 def _of_binary(op: BinaryOp, a: Interval | None, b: Interval | None) -> Interval | None:
@@ -110,6 +110,6 @@ def _join(a: Interval | None, b: Interval | None) -> Interval | None:
     return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
 
 
-def _fits(found: Interval, dtype: DType) -> bool:
+def _fits(interval: Interval, dtype: DType) -> bool:
     low, high = integer_range(dtype)
-    return low <= found[0] and found[1] <= high
+    return low <= interval[0] and interval[1] <= high

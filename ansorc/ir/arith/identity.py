@@ -1,4 +1,4 @@
-"""The value that changes nothing when it is combined with another."""
+"""The neutral value of a reduction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The laws of //, %, min, max and comparisons of int64 sums whose variables have bounds.
+"""Simplify //, %, min, max and comparisons of int64 sums whose variables have bounds.
 
-All of them assume that index arithmetic does not overflow; sums that contain loaded data, which
-may wrap, are left alone (see `affine.wraps`).
+All rules assume that index arithmetic does not overflow. Sums that contain loaded data may wrap,
+and are not changed (see `affine.wraps`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def remainder(total: Linear[Atom], divisor: int, ranges: Ranges) -> Linear[Atom]
         if bucket is not None:
             head.constant += bucket
             whole = remainder(head, divisor // factor, ranges).times(factor)
-            return whole.plus(tail).shifted(-bucket * factor)
+            return whole.plus(tail).offset_by(-bucket * factor)
     return Linear({Binary(BinaryOp.MOD, rest.to_expr(), integer(divisor)): 1})
 
 
@@ -73,7 +73,7 @@ def rejoin(total: Linear[Atom], ranges: Ranges) -> None:
     (x // c)*c*a + (x % c)*a      ->  x*a
     (x // c % e)*c*a + (x % c)*a  ->  (x % (c*e))*a, which may be simpler
     """
-    while any(_rejoined(total, atom, ranges) for atom in total.terms if _is_remainder(atom)):
+    while any(_rejoin_digits(total, atom, ranges) for atom in total.terms if _is_remainder(atom)):
         pass
 
 
@@ -81,8 +81,8 @@ def _is_remainder(atom: Atom) -> bool:
     return isinstance(atom, Binary) and atom.op is BinaryOp.MOD
 
 
-def _rejoined(total: Linear[Atom], atom: Atom, ranges: Ranges) -> bool:
-    """Join the remainder `atom` with the digits above it; return whether there are any."""
+def _rejoin_digits(total: Linear[Atom], atom: Atom, ranges: Ranges) -> bool:
+    """Join the remainder `atom` with the digits above it; return whether there were any."""
     factor = total.coefficient(atom)
     match atom:
         case Binary(BinaryOp.MOD, inner, Const(divisor, _) as literal) if factor:
@@ -111,7 +111,7 @@ def _rejoined(total: Linear[Atom], atom: Atom, ranges: Ranges) -> bool:
 
 
 def _count(atom: Atom, quotient: Expr) -> int:
-    """Return c where `atom` is `quotient % c` for a positive c, else 0."""
+    """Return c if `atom` is `quotient % c` for a positive c, else 0."""
     match atom:
         case Binary(BinaryOp.MOD, left, Const(count, _)) if count > 0 and left == quotient:
             return int(count)
@@ -120,24 +120,24 @@ def _count(atom: Atom, quotient: Expr) -> int:
 
 
 def _replace(total: Linear[Atom], old: tuple[Atom, Atom], new: Linear[Atom], factor: int) -> None:
-    """Put `factor * new` where the first of `old` is, in place: the order of the terms stays."""
+    """Replace the first of `old` by `factor * new`, in place; the order of terms is kept."""
     terms = list(total.terms.items())
-    place = next(atom for atom in total.terms if atom in old)
+    first = next(atom for atom in total.terms if atom in old)
     total.terms.clear()
-    for atom, own in terms:
-        if atom == place:
+    for atom, coefficient_ in terms:
+        if atom == first:
             total.add_scaled(new, factor)
         elif atom not in old:
-            total.add(atom, own)
+            total.add(atom, coefficient_)
 
 
 def extreme(op: BinaryOp, left: Expr, right: Expr, ranges: Ranges) -> Expr | None:
-    """Return the operand that is always the MIN or MAX, if one is."""
+    """Return the operand that is always the MIN or MAX; None if neither is."""
     total = difference(left, right)
-    found = None if total is None else linear_bounds(total, ranges)
-    if found is None:
+    interval = None if total is None else linear_bounds(total, ranges)
+    if interval is None:
         return None
-    smaller = left if found[1] <= 0 else right if found[0] >= 0 else None
+    smaller = left if interval[1] <= 0 else right if interval[0] >= 0 else None
     if smaller is None or op is BinaryOp.MIN:
         return smaller
     return right if smaller is left else left
@@ -153,8 +153,8 @@ def comparison(expr: Compare, ranges: Ranges) -> Expr:
     total = difference(expr.left, expr.right)
     if total is None:
         return expr
-    found = linear_bounds(total, ranges)
-    known = None if found is None else decide(expr.op, found)
+    interval = linear_bounds(total, ranges)
+    known = None if interval is None else decide(expr.op, interval)
     if known is not None:
         return Const(known, BOOL)
     if expr.op in (CompareOp.EQ, CompareOp.NE):
@@ -163,9 +163,9 @@ def comparison(expr: Compare, ranges: Ranges) -> Expr:
 
 
 def negative_when(op: CompareOp, total: Linear[Atom]) -> Linear[Atom]:
-    """Return the sum that is < 0 exactly where `total op 0` holds, for an op that orders."""
+    """Return the sum that is < 0 exactly if `total op 0` holds, for an ordering operator."""
     sign = 1 if op in (CompareOp.LT, CompareOp.LE) else -1
-    return total.times(sign).shifted(-(op in (CompareOp.LE, CompareOp.GE)))
+    return total.times(sign).offset_by(-(op in (CompareOp.LE, CompareOp.GE)))
 
 
 def _order(total: Linear[Atom], ranges: Ranges) -> Expr:
@@ -182,7 +182,7 @@ def _order(total: Linear[Atom], ranges: Ranges) -> Expr:
 
 
 def _coarser(total: Linear[Atom], ranges: Ranges) -> Linear[Atom] | None:
-    """Return a smaller sum that is negative exactly where `total` is: `total // g`, if that is."""
+    """Return a smaller sum that is negative exactly if `total` is (`total // g`), or None."""
     for factor in _distinct(map(abs, total.terms.values())):
         head, tail = total.split(factor)
         bucket = _bucket(tail, factor, ranges)
@@ -204,19 +204,19 @@ def _equality(op: CompareOp, total: Linear[Atom]) -> Expr:
 
 
 def _sides(total: Linear[Atom]) -> tuple[Linear[Atom], Linear[Atom]]:
-    """Return the terms that are added, and those that are taken away, without the constant."""
+    """Return the positive and the negative terms, without the constant."""
     added = {atom: c for atom, c in total.terms.items() if c > 0}
     taken = {atom: -c for atom, c in total.terms.items() if c < 0}
     return Linear(added), Linear(taken)
 
 
 def _bucket(total: Linear[Atom], divisor: int, ranges: Ranges) -> int | None:
-    """Return `total // divisor` where the bounds leave one value for it."""
-    found = linear_bounds(total, ranges)
-    if found is None:
+    """Return `total // divisor` if the bounds allow only one value, else None."""
+    interval = linear_bounds(total, ranges)
+    if interval is None:
         return None
-    bucket = found[0] // divisor
-    return bucket if bucket == found[1] // divisor else None
+    bucket = interval[0] // divisor
+    return bucket if bucket == interval[1] // divisor else None
 
 
 def _factors(rest: Linear[Atom], divisor: int) -> list[int]:
@@ -233,8 +233,8 @@ def _without_inner_mod(rest: Linear[Atom], divisor: int) -> Linear[Atom]:
     def value(atom: Atom) -> Linear[Atom]:
         match atom:
             case Binary(BinaryOp.MOD, inner, Const(c, _)) if c > 0 and c % divisor == 0:
-                found = linear(inner)
-                return Linear({atom: 1}) if found is None else _without_inner_mod(found, divisor)
+                total = linear(inner)
+                return Linear({atom: 1}) if total is None else _without_inner_mod(total, divisor)
             case _:
                 return Linear({atom: 1})
 

@@ -1,4 +1,4 @@
-"""Lower and upper bounds of integer expressions, and what they prove about comparisons."""
+"""Bound integer expressions, and prove comparisons by the bounds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MIRRORED = {CompareOp.GT: CompareOp.LT, CompareOp.GE: CompareOp.LE}
 
 
 def bounds(expr: Expr, ranges: Ranges) -> Interval | None:
-    """Return bounds of the scalar int64 `expr`, or None where there are none.
+    """Return bounds of the scalar int64 `expr`, or None if they are unknown.
 
-    Exact for sums in which every variable occurs once; else they may be wider than needed.
+    They are exact for sums in which every variable occurs once; else they may be too wide.
     """
     total = _form(expr)
     return None if total is None else linear_bounds(total, ranges)
@@ -28,28 +28,28 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval | None:
 
 @lru_cache(maxsize=1 << 13)
 def _form(expr: Expr) -> Linear[Atom] | None:
-    """`linear`, which the passes ask for again and again; nobody changes what it returns."""
+    """Return `linear(expr)`, cached; callers do not change the result."""
     return linear(expr)
 
 
 def linear_bounds(total: Linear[Atom], ranges: Ranges) -> Interval | None:
-    """Return bounds of a sum, or None where an atom has none."""
+    """Return bounds of a sum, or None if an atom has none."""
     low = high = total.constant
     for atom, coefficient in total.terms.items():
-        found = ranges.get(atom) if isinstance(atom, str) else _atom_bounds(atom, ranges)
-        if found is None:
+        interval = ranges.get(atom) if isinstance(atom, str) else _atom_bounds(atom, ranges)
+        if interval is None:
             return None
         if coefficient > 0:
-            low += coefficient * found[0]
-            high += coefficient * found[1]
+            low += coefficient * interval[0]
+            high += coefficient * interval[1]
         else:
-            low += coefficient * found[1]
-            high += coefficient * found[0]
+            low += coefficient * interval[1]
+            high += coefficient * interval[0]
     return low, high
 
 
 def prove(condition: Expr, ranges: Ranges) -> bool | None:
-    """Return whether `condition` always holds (True), never holds (False), or neither is known."""
+    """Return True if `condition` always holds, False if it never holds, None if unknown."""
     match condition:
         case Const(value, _):
             return bool(value)
@@ -64,15 +64,15 @@ def prove(condition: Expr, ranges: Ranges) -> bool | None:
             return True if True in both else None if None in both else False
         case Compare(op, left, right):
             total = difference(left, right)
-            found = None if total is None else linear_bounds(total, ranges)
-            return None if found is None else decide(op, found)
+            interval = None if total is None else linear_bounds(total, ranges)
+            return None if interval is None else decide(op, interval)
         case _:
             return None
 
 
-def decide(op: CompareOp, found: Interval) -> bool | None:
-    """Return whether `d op 0` holds for every (True) or no (False) d within the bounds `found`."""
-    low, high = found
+def decide(op: CompareOp, interval: Interval) -> bool | None:
+    """Return whether `d op 0` holds for all (True) or no (False) d in `interval`, else None."""
+    low, high = interval
     match op:
         case CompareOp.LT:
             return True if high < 0 else False if low >= 0 else None
@@ -89,15 +89,15 @@ def decide(op: CompareOp, found: Interval) -> bool | None:
 
 
 def narrow(condition: Compare, ranges: dict[str, Interval]) -> None:
-    """Tighten, in place, the bounds of the only variable of `condition`, which holds."""
+    """Tighten, in place, the bounds of the only variable of a `condition` that holds."""
     total = difference(condition.left, condition.right)
     if total is None or len(total.terms) != 1:
         return
     ((name, factor),) = total.terms.items()
-    found = ranges.get(name) if isinstance(name, str) else None
-    if not isinstance(name, str) or found is None or condition.op is CompareOp.NE:
+    interval = ranges.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str) or interval is None or condition.op is CompareOp.NE:
         return
-    low, high = found
+    low, high = interval
     op, constant = condition.op, total.constant
     if op in (CompareOp.GT, CompareOp.GE):
         op, factor, constant = _MIRRORED[op], -factor, -constant
@@ -108,7 +108,7 @@ def narrow(condition: Compare, ranges: dict[str, Interval]) -> None:
         low = max(low, -(-constant // -factor))
     if op is CompareOp.EQ:
         low = high = -constant // factor
-    if found[0] <= low <= high <= found[1]:
+    if interval[0] <= low <= high <= interval[1]:
         ranges[name] = (low, high)
 
 
@@ -154,7 +154,7 @@ def _combine(op: BinaryOp, a: Interval | None, b: Interval | None) -> Interval |
 
 
 def _modulo(a: Interval | None, b: Interval) -> Interval:
-    """Bounds of a % b for positive b."""
+    """Return bounds of a % b for positive b."""
     divisor = b[0]
     if a is not None and b[0] == b[1] and a[0] // divisor == a[1] // divisor:
         return a[0] % divisor, a[1] % divisor

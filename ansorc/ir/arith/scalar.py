@@ -1,6 +1,6 @@
-"""Laws of any dtype that keep every bit: literals, neutral operands, conditions.
+"""Simplify scalars of any dtype without changing a bit: literals, neutral operands, conditions.
 
-Floats are never reordered; a law holds for NaN, infinities and signed zeros, or it is not here.
+Floats are never reordered. Each rule also holds for NaN, infinities and signed zeros.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _INVERSE = {
 
 
 def as_wide(new: Expr, old: Expr) -> Expr:
-    """Return `new`, which `old` was simplified to, with as many lanes as `old` has."""
+    """Return `new`, a simplification of `old`, with the lanes of `old`."""
     lanes = dtype_of(old).lanes
     return new if dtype_of(new).lanes == lanes else Broadcast(new, lanes)
 
 
 def fold(op: BinaryOp, left: Const, right: Const) -> Const | None:
-    """Return what `left op right` is at run time, None where that is not certain."""
+    """Return the value of `left op right` at run time; None if that is not certain."""
     dtype, zero = left.dtype, right.value == 0
     if op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and zero:
         return None
@@ -81,7 +81,7 @@ def fold_compare(op: CompareOp, left: Const, right: Const) -> Const:
 
 
 def fold_cast(dtype: DType, operand: Const) -> Const | None:
-    """Return `operand` converted to `dtype`, None from floats to anything else."""
+    """Return `operand` converted to `dtype`; None for conversions of floats to other types."""
     if operand.dtype.is_float and not dtype.is_float:
         return None
     with np.errstate(all="ignore"):
@@ -89,7 +89,7 @@ def fold_cast(dtype: DType, operand: Const) -> Const | None:
 
 
 def neutral(op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
-    """Return the operand that `left op right` is, bit for bit, if it is one of them."""
+    """Return the operand that equals `left op right`, bit for bit; None if neither does."""
     match op, left, right:
         case ((BinaryOp.MUL | BinaryOp.DIV | BinaryOp.FLOORDIV), x, Const(1)):
             return x
@@ -136,7 +136,7 @@ def either(left: Expr, right: Expr) -> Expr | None:
 
 
 def negation(operand: Expr) -> Expr | None:
-    """Return a simpler form of `not operand`; NaN forbids turning `<` of floats into `>=`."""
+    """Return a simpler form of `not operand`; because of NaN, `<` of floats is not inverted."""
     match operand:
         case Const(value, dtype):
             return Const(not value, dtype)
@@ -156,11 +156,11 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 def conjunction(conditions: list[Expr]) -> Expr:
     """Return the conditions joined by `and`; True if there are none."""
-    return _joined(BinaryOp.AND, conditions) if conditions else Const(True, BOOL)
+    return _join(BinaryOp.AND, conditions) if conditions else Const(True, BOOL)
 
 
 def same(left: Expr, right: Expr) -> bool:
-    """Whether two expressions are the same, also in the signs of their float zeros."""
+    """Return whether two expressions are equal, including the signs of float zeros."""
     return left is right or (left == right and not any(map(_is_float_zero, walk(left))))
 
 
@@ -170,7 +170,7 @@ def _distinct(op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
     for part in parts:
         if not any(same(part, other) for other in kept):
             kept.append(part)
-    return None if len(kept) == len(parts) else _joined(op, kept)
+    return None if len(kept) == len(parts) else _join(op, kept)
 
 
 def _operands(op: BinaryOp, expr: Expr) -> list[Expr]:
@@ -179,7 +179,7 @@ def _operands(op: BinaryOp, expr: Expr) -> list[Expr]:
     return [expr]
 
 
-def _joined(op: BinaryOp, parts: list[Expr]) -> Expr:
+def _join(op: BinaryOp, parts: list[Expr]) -> Expr:
     result = parts[0]
     for part in parts[1:]:
         result = Binary(op, result, part)
@@ -191,7 +191,7 @@ def _array(literal: Const) -> np.ndarray:
 
 
 def _keeps_zero(literal: Expr, sign: float) -> bool:
-    """Whether the literal 0 is an integer, or the float zero of that sign."""
+    """Return whether the literal is an integer 0, or the float zero of that sign."""
     assert isinstance(literal, Const)
     return literal.dtype.is_integer or math.copysign(1.0, literal.value) == sign
 

@@ -70,9 +70,9 @@ _OF_INDICES = (*_ADDITIVE, *_DIVISIVE)
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
-    """Return a simpler expression of equal value where variables lie within `ranges`.
+    """Return a simpler expression of equal value, for variables within `ranges`.
 
-    `ranges` maps names to inclusive bounds. `expr` itself is returned where nothing changes.
+    `ranges` maps names to inclusive bounds. `expr` itself is returned if nothing changes.
     """
     return Simplifier(dict(ranges or {})).expr(expr)
 
@@ -82,9 +82,10 @@ def simplify_stmt(root: Function) -> Function: ...
 @overload
 def simplify_stmt(root: Stmt) -> Stmt: ...
 def simplify_stmt(root: Stmt | Function) -> Stmt | Function:
-    """Return `root` with every expression simplified, knowing loop extents and enclosing Ifs.
+    """Return `root` with every expression simplified, using loop extents and enclosing Ifs.
 
-    Removes statements that never run, and loops that run once (but not those bound to threads).
+    Statements that never run are removed, and so are loops that run once, except loops bound to
+    threads.
     """
     if not isinstance(root, Function):
         return Simplifier({}).stmt(root)
@@ -93,7 +94,7 @@ def simplify_stmt(root: Stmt | Function) -> Stmt | Function:
 
 
 class Simplifier:
-    """What is known at one place of a program, and the expressions already simplified there."""
+    """Simplifies expressions and statements by facts that hold at one point of a program."""
 
     __slots__ = ("_facts", "_memo", "_ranges")
 
@@ -103,13 +104,13 @@ class Simplifier:
         self._memo: dict[int, tuple[Expr, Expr]] = {}
 
     def assuming(self, condition: Expr, changed: Set[Buffer] = frozenset()) -> Simplifier:
-        """Return what is known where `condition`, already simplified, holds.
+        """Return a simplifier that also knows that `condition`, already simplified, holds.
 
-        Even if the buffers `changed` are stored to.
+        Facts that depend on the buffers `changed` are left out.
         """
         ranges, facts = dict(self._ranges), dict(self._facts)
         for part in scalar.conjuncts(condition):
-            if not changed or changed.isdisjoint(_loaded(part)):
+            if not changed or changed.isdisjoint(_loads_of(part)):
                 facts[part] = True
             if isinstance(part, Compare):
                 narrow(part, ranges)
@@ -120,8 +121,8 @@ class Simplifier:
         if isinstance(expr, Const):
             return expr
         if isinstance(expr, Var):
-            found = self._ranges.get(expr.name)
-            return literal(found[0]) if found and found[0] == found[1] else expr
+            interval = self._ranges.get(expr.name)
+            return literal(interval[0]) if interval and interval[0] == interval[1] else expr
         known = self._memo.get(id(expr))
         if known is None:
             # The old expression is kept alive with its id.
@@ -138,7 +139,7 @@ class Simplifier:
                 new = self.exprs(indices)
                 return expr if new is indices else Load(buffer, new)
             case Compare():
-                return self._known(self._compare(expr))
+                return self._apply_facts(self._compare(expr))
             case Select():
                 return self._select(expr)
             case Not(operand):
@@ -146,7 +147,7 @@ class Simplifier:
                 simpler = scalar.negation(new)
                 if simpler is not None:
                     return self.expr(simpler)
-                return self._known(expr if new is operand else Not(new))
+                return self._apply_facts(expr if new is operand else Not(new))
             case Cast(dtype, operand):
                 return self._cast(expr, self.expr(operand), dtype.element)
             case Call() | Dot() | MatrixMultiply() | Checked():
@@ -167,18 +168,18 @@ class Simplifier:
             case _:
                 assert_never(expr)
 
-    def _checked(self, expr: Checked) -> Expr:
+    def _check_value(self, expr: Checked) -> Expr:
         value, condition, args = self.expr(expr.value), self.expr(expr.condition), expr.args
         if isinstance(condition, Const) and condition.value:
             return value
-        told = self.exprs(args)
-        if value is expr.value and condition is expr.condition and told is args:
+        details = self.exprs(args)
+        if value is expr.value and condition is expr.condition and details is args:
             return expr
-        return Checked(value, condition, expr.kind, expr.about, told)
+        return Checked(value, condition, expr.kind, expr.about, details)
 
     def _arguments(self, expr: Call | Dot | MatrixMultiply | Checked) -> Expr:
         if isinstance(expr, Checked):
-            return self._checked(expr)
+            return self._check_value(expr)
         old = expr.args if isinstance(expr, Call) else (expr.total, expr.left, expr.right)
         new = self.exprs(old)
         if new is old:
@@ -189,7 +190,7 @@ class Simplifier:
         return MatrixMultiply(*wide) if isinstance(expr, MatrixMultiply) else Dot(expr.terms, *wide)
 
     def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Return a tuple of expressions simplified; the same one where nothing changes."""
+        """Return a tuple of expressions simplified; the same tuple if nothing changes."""
         new = tuple(map(self.expr, exprs))
         return exprs if all(map(_is, new, exprs)) else new
 
@@ -214,9 +215,9 @@ class Simplifier:
         return expr if result == expr else result
 
     def _add(self, expr: Expr, scale: int, total: Linear[Atom]) -> bool:
-        """Add `scale` times what `expr`, no sum, is when it is simplified."""
+        """Add `scale` times the simplified `expr`, which is not a sum."""
         if isinstance(expr, Binary) and expr.op is BinaryOp.MUL:
-            expr = _shared(expr, self.expr(expr.left), self.expr(expr.right))
+            expr = _rebuild(expr, self.expr(expr.left), self.expr(expr.right))
         else:
             expr = self.expr(expr)
         return collect(expr, scale, total, add_atom)
@@ -229,7 +230,7 @@ class Simplifier:
                 return folded
         simpler = self._law(op, left, right)
         if simpler is None:
-            return _shared(expr, left, right)
+            return _rebuild(expr, left, right)
         return expr if simpler == expr else simpler
 
     def _law(self, op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
@@ -240,12 +241,12 @@ class Simplifier:
         if op in (BinaryOp.MIN, BinaryOp.MAX):
             return integer.extreme(op, left, right, self._ranges)
         if op in _DIVISIVE and isinstance(right, Const) and right.value > 0:
-            simpler = self._divided(op, left, int(right.value))
+            simpler = self._divide(op, left, int(right.value))
             if simpler is not None:
                 return simpler
         return scalar.neutral(op, left, right)
 
-    def _divided(self, op: BinaryOp, left: Expr, divisor: int) -> Expr | None:
+    def _divide(self, op: BinaryOp, left: Expr, divisor: int) -> Expr | None:
         total = linear(left)
         if total is None or wraps(total):
             return None
@@ -262,7 +263,7 @@ class Simplifier:
         result = integer.comparison(new, self._ranges)
         return expr if result == expr else result
 
-    def _known(self, condition: Expr) -> Expr:
+    def _apply_facts(self, condition: Expr) -> Expr:
         if not self._facts or condition not in self._facts:
             return condition
         return Const(self._facts[condition], BOOL)
@@ -291,9 +292,9 @@ class Simplifier:
         """Return `stmt` simplified."""
         match stmt:
             case Store(_, indices, value):
-                place, new = self.exprs(indices), self.expr(value)
-                unchanged = place is indices and new is value
-                return stmt if unchanged else replace(stmt, indices=place, value=new)
+                position, new = self.exprs(indices), self.expr(value)
+                unchanged = position is indices and new is value
+                return stmt if unchanged else replace(stmt, indices=position, value=new)
             case For():
                 return self._loop(stmt)
             case If():
@@ -306,8 +307,8 @@ class Simplifier:
                     return new
                 return stmt if new is body else Allocate(buffer, new)
             case Prefetch(buffer, indices):
-                place = self.exprs(indices)
-                return stmt if place is indices else Prefetch(buffer, place)
+                position = self.exprs(indices)
+                return stmt if position is indices else Prefetch(buffer, position)
             case Check():
                 return self._check(stmt)
             case Barrier() | Await():
@@ -339,7 +340,7 @@ class Simplifier:
         if isinstance(condition, Const):
             chosen = stmt.then if condition.value else stmt.otherwise
             return Seq(()) if chosen is None else self.stmt(chosen)
-        changed = _stored(stmt.then) if _loaded(condition) else frozenset[Buffer]()
+        changed = _stores_of(stmt.then) if _loads_of(condition) else frozenset[Buffer]()
         then = self.assuming(condition, changed).stmt(stmt.then)
         if _is_empty(then):
             return then if stmt.otherwise is None else self._if(If(Not(condition), stmt.otherwise))
@@ -360,26 +361,26 @@ class Simplifier:
         return seq if unchanged else Seq(tuple(new))
 
 
-def _loaded(condition: Expr) -> Set[Buffer]:
+def _loads_of(condition: Expr) -> Set[Buffer]:
     return {part.buffer for part in walk(condition) if isinstance(part, Load)}
 
 
-def _stored(stmt: Stmt) -> Set[Buffer]:
+def _stores_of(stmt: Stmt) -> Set[Buffer]:
     return {part.buffer for part in statements(stmt) if isinstance(part, Store)}
 
 
 @lru_cache(maxsize=1 << 13)
 def _index_within(expr: Binary, ranges: tuple[tuple[str, tuple[int, int]], ...]) -> Expr:
-    """Return an index simplified that asks for nothing but the ranges of its own variables.
+    """Return an index simplified by the ranges of its own variables alone.
 
-    The passes simplify the same indices again and again, and so do programs of one sketch.
+    It is cached: passes, and programs of one sketch, simplify the same indices many times.
     """
     return Simplifier(dict(ranges)).index(expr)
 
 
 @lru_cache(maxsize=1 << 13)
 def _names_of_index(expr: Expr) -> tuple[str, ...] | None:
-    """Return the variables of an index; None if it asks for what is known to hold."""
+    """Return the variables of an index; None if its value depends on known conditions."""
     names: dict[str, None] = {}
     for part in walk(expr):
         if isinstance(part, Compare | Select | Not):
@@ -389,7 +390,7 @@ def _names_of_index(expr: Expr) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _shared(old: Binary, left: Expr, right: Expr) -> Binary:
+def _rebuild(old: Binary, left: Expr, right: Expr) -> Binary:
     return old if left is old.left and right is old.right else Binary(old.op, left, right)
 
 

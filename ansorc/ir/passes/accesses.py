@@ -1,4 +1,4 @@
-"""Where a program loads and stores: every access with the loops around it."""
+"""List the loads and stores of a program, each with the loops around it."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from ansorc.ir.stmt import (
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition under which something runs."""
+    """A condition under which a statement runs."""
 
     condition: Expr
     depth: int
-    """How many loops are around the If."""
+    """The number of loops around the If."""
 
 
 @dataclass(frozen=True, slots=True)
 class StmtContext:
-    """What is around a statement."""
+    """The loops, conditions and allocations around a statement."""
 
     loops: tuple[For, ...] = ()
     """The outermost first."""
     guards: tuple[Guard, ...] = ()
     homes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many loops are around the Allocate of a buffer in scope, by its name."""
+    """The number of loops around the Allocate of each buffer in scope, by name."""
 
-    def guarded(self, condition: Expr) -> StmtContext:
-        """Return the place inside an If."""
+    def inside_if(self, condition: Expr) -> StmtContext:
+        """Return the context inside an If."""
         return replace(self, guards=(*self.guards, Guard(condition, len(self.loops))))
 
 
@@ -64,7 +64,7 @@ class BufferAccess:
         return self.place.loops
 
     def is_private(self, depth: int) -> bool:
-        """Whether its buffer is allocated inside the innermost of the first `depth` + 1 loops."""
+        """Return whether its buffer is allocated inside the loop at `depth`."""
         return self.place.homes.get(self.buffer.name, 0) > depth
 
 
@@ -78,12 +78,12 @@ class Span:
 
     @property
     def private(self) -> set[str]:
-        """The buffers that each iteration has for itself."""
+        """The buffers that are allocated in each iteration."""
         return {a.buffer.name for a in self.accesses if a.is_private(self.depth)}
 
 
 class Accesses:
-    """All accesses of a program in order, found by the loop that they are in."""
+    """All accesses of a program in order, with look-up by loop."""
 
     def __init__(self, root: Stmt) -> None:
         self.has_barrier = False
@@ -96,7 +96,7 @@ class Accesses:
         return self._spans[id(loop)]
 
     def may_move(self, buffer: Buffer, span: Span) -> bool:
-        """Whether `buffer` is memory, outlives the loop, and no barrier orders its accesses."""
+        """Return whether `buffer` is memory, outlives the loop, and no barrier orders accesses."""
         return (
             buffer.name not in span.private
             and buffer.scope is not Scope.REGISTER
@@ -107,75 +107,75 @@ class Accesses:
         """Return the accesses below each loop, for every loop."""
         return self._spans.values()
 
-    def _visit(self, stmt: Stmt, place: StmtContext) -> None:
+    def _visit(self, stmt: Stmt, context: StmtContext) -> None:
         match stmt:
             case For():
                 start = len(self.all)
-                self._visit(stmt.body, replace(place, loops=(*place.loops, stmt)))
-                span = Span(stmt, len(place.loops), tuple(self.all[start:]))
+                self._visit(stmt.body, replace(context, loops=(*context.loops, stmt)))
+                span = Span(stmt, len(context.loops), tuple(self.all[start:]))
                 self._spans[id(stmt)] = span
             case Store(buffer, indices, value):
                 for index in indices:
-                    self._loads(index, place)
-                self._loads(value, place)
-                self.all.append(BufferAccess(buffer, indices, True, place))
+                    self._loads(index, context)
+                self._loads(value, context)
+                self.all.append(BufferAccess(buffer, indices, True, context))
             case If(condition, then, otherwise):
-                self._loads(condition, place)
-                self._visit(then, place.guarded(condition))
+                self._loads(condition, context)
+                self._visit(then, context.inside_if(condition))
                 if otherwise is not None:
-                    self._visit(otherwise, place.guarded(Not(condition)))
+                    self._visit(otherwise, context.inside_if(Not(condition)))
             case Seq(stmts):
                 for part in stmts:
-                    self._visit(part, place)
+                    self._visit(part, context)
             case Allocate(buffer, body):
-                homes = {**place.homes, buffer.name: len(place.loops)}
-                self._visit(body, replace(place, homes=homes))
+                homes = {**context.homes, buffer.name: len(context.loops)}
+                self._visit(body, replace(context, homes=homes))
             case Barrier():
                 self.has_barrier = True
             case Check(condition, args=args):
                 for part in (condition, *args):
-                    self._loads(part, place)
+                    self._loads(part, context)
             case Prefetch() | Await():
                 pass
             case _:
                 assert_never(stmt)
 
-    def _loads(self, expr: Expr, place: StmtContext) -> None:
+    def _loads(self, expr: Expr, context: StmtContext) -> None:
         for part in walk(expr):
             if isinstance(part, Load):
-                self.all.append(BufferAccess(part.buffer, part.indices, False, place))
+                self.all.append(BufferAccess(part.buffer, part.indices, False, context))
 
 
 class Stores:
-    """The names of the buffers that statements store to; each statement is looked at once."""
+    """The names of the buffers to which statements store, cached for each statement."""
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[Stmt, frozenset[str]]] = {}  # kept alive with their ids
 
     def of(self, stmt: Stmt) -> frozenset[str]:
-        """Return the names of the buffers that `stmt` stores to."""
+        """Return the names of the buffers to which `stmt` stores."""
         if (known := self._names.get(id(stmt))) is not None:
             return known[1]
-        own = frozenset((stmt.buffer.name,)) if isinstance(stmt, Store) else frozenset[str]()
-        found = own.union(*(self.of(part) for part in substatements(stmt)))
-        self._names[id(stmt)] = stmt, found
-        return found
+        mine = frozenset((stmt.buffer.name,)) if isinstance(stmt, Store) else frozenset[str]()
+        names = mine.union(*(self.of(part) for part in substatements(stmt)))
+        self._names[id(stmt)] = stmt, names
+        return names
 
 
 def is_accessed(root: Stmt, name: str) -> bool:
-    """Whether `root` loads from or stores to the buffer called `name`."""
+    """Return whether `root` loads from or stores to the buffer named `name`."""
     return any(isinstance(part, Load | Store) and part.buffer.name == name for part in walk(root))
 
 
 def is_loaded(root: Stmt, name: str) -> bool:
-    """Whether `root` loads from the buffer called `name`."""
+    """Return whether `root` loads from the buffer named `name`."""
     return any(isinstance(part, Load) and part.buffer.name == name for part in walk(root))
 
 
 def is_inside(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges) -> bool:
-    """Whether `buffer` has the element, whatever values in `ranges` the variables have."""
-    found = [bounds(index, ranges) for index in indices]
+    """Return whether `indices` are inside `buffer` for all values of variables in `ranges`."""
+    intervals = [bounds(index, ranges) for index in indices]
     return all(
         span is not None and span[0] >= 0 and span[1] < length
-        for span, length in zip(found, buffer.shape, strict=True)
+        for span, length in zip(intervals, buffer.shape, strict=True)
     )

@@ -1,4 +1,4 @@
-"""How much code a statement becomes, and how often its stores run."""
+"""Count the emitted statements and the executed stores of a statement."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ansorc.ir.stmt import (
 )
 
 _LANES = 16
-"""Elements of a vectorised loop that are counted as one statement."""
+"""The elements of a vectorised loop that count as one statement."""
 
 
 def emitted_statements(stmt: Stmt) -> int:
-    """Return how many statements are emitted as code: one for each copy and each vector."""
+    """Return the number of statements in the code: one for each copy and each vector."""
     match stmt:
         case Store() | Barrier() | Prefetch() | Await() | Check():
             return 1
@@ -43,7 +43,7 @@ def emitted_statements(stmt: Stmt) -> int:
 
 
 def executed_stores(stmt: Stmt) -> int:
-    """Return how many elements are stored, the larger arm of each If counted."""
+    """Return the number of elements that are stored; of each If the larger arm counts."""
     match stmt:
         case Store() | Barrier() | Prefetch() | Await() | Check():
             return 1

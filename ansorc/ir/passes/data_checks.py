@@ -1,11 +1,11 @@
-"""What of a statement depends on data and has to be checked before it runs.
+"""Find the parts of a statement that depend on data and must be checked before it runs.
 
 C[i] = T[cast(int64, I[i])]    ->    check cast(uint64, I[i]) < 10, index_out_of_range, "T", …
                                      C[i] = T[cast(int64, I[i])]
 
-An index that reads memory is checked unless the dtype of what it reads keeps it inside, and so is
-an integer that divides unless it cannot be 0. A `Checked` value becomes the value, and its check.
-What is evaluated under a condition alone is checked under it alone.
+An index that reads memory is checked unless the dtype of the data keeps it inside. An integer
+divisor is checked unless it cannot be 0. A `Checked` value is split into the value and its check. A
+value that is only evaluated under a condition is only checked under that condition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, map_children, rewrite, walk
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.printer import expr_text
 from ansorc.ir.stmt import Check
 
@@ -48,7 +48,7 @@ _NARROW = 1 << 31
 
 @dataclass(frozen=True)
 class GuardedCheck:
-    """A check, and the scalar conditions under which it is to be made."""
+    """A check, and the scalar conditions under which it is done."""
 
     check: Check
     guards: Guards
@@ -56,27 +56,27 @@ class GuardedCheck:
 
 @dataclass(frozen=True)
 class CheckRules:
-    """What is checked, and how."""
+    """The choice of checks."""
 
     indices: bool
-    """Whether places are; all else always is."""
+    """Whether indices are checked; everything else always is."""
     clamps: bool
-    """Whether a place that fails is moved to an end of the tensor, for what runs on."""
+    """Whether an index that fails is clamped to the tensor, since the kernel goes on."""
 
     @property
     def trusts(self) -> bool:
-        """Whether what inputs promise holds, because nothing else has been run on by then."""
+        """Whether promises of inputs hold, because the kernel stops at a failed check."""
         return not self.clamps
 
     def leaves_out(self, kind: FaultKind) -> bool:
-        """Whether checks of this kind are not made."""
+        """Return whether checks of this kind are omitted."""
         return not self.indices and kind in (FaultKind.INDEX, FaultKind.VALUE)
 
 
 class DataChecks:
-    """Takes the checks out of expressions, in the order in which they have to be made.
+    """Takes the checks out of expressions, in the order in which they must be done.
 
-    `masks` are conditions on lanes that hold for all that is looked at.
+    `masks` are conditions on lanes that hold for all expressions.
     """
 
     def __init__(self, ranges: Ranges, rules: CheckRules, masks: Guards = ()) -> None:
@@ -84,22 +84,22 @@ class DataChecks:
         self._ranges, self._rules = ranges, rules
         self._masks: Guards = masks
         self._known: dict[tuple[int, int], tuple[Expr, Guards, Expr]] = {}
-        """By the ids of an expression and of what guards it, which are kept alive here."""
+        """Results by the ids of an expression and of its guards; the entry keeps both alive."""
         self._ends: dict[tuple[int, int], tuple[Expr, Guards, Interval]] = {}
 
     def expr(self, expr: Expr) -> Expr:
-        """Return `expr` without checks, which are found."""
+        """Return `expr` without checks, and collect the checks."""
         return self._visit(expr, self._masks)
 
     def check(self, stmt: Check) -> None:
-        """Find what was a statement, after the checks of what it reads."""
+        """Collect the check `stmt`, after the checks of the values that it reads."""
         condition = self._visit(stmt.condition, self._masks)
         told = tuple(self._visit(arg, self._masks) for arg in stmt.args)
         self._add(Check(condition, stmt.kind, stmt.about, told), self._masks)
 
     @property
     def _shortens(self) -> bool:
-        """Whether what is checked need not be moved: nothing runs on where it fails."""
+        """Whether a checked index need not be clamped: the kernel stops if the check fails."""
         return self._rules.indices and not self._rules.clamps
 
     def _visit(self, expr: Expr, guards: Guards) -> Expr:
@@ -108,10 +108,10 @@ class DataChecks:
         key = id(expr), id(guards)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = expr, guards, self._visited(expr, guards)
+            known = self._known[key] = expr, guards, self._visit_parts(expr, guards)
         return known[2]
 
-    def _visited(self, expr: Expr, guards: Guards) -> Expr:
+    def _visit_parts(self, expr: Expr, guards: Guards) -> Expr:
         match expr:
             case Select(condition, then, otherwise):
                 test = self._visit(condition, guards)
@@ -119,11 +119,11 @@ class DataChecks:
                 second = self._visit(otherwise, (*guards, Not(test)))
                 return Select(test, first, second)
             case Checked():
-                return self._checked(expr, guards)
+                return self._check_value(expr, guards)
             case Load():
                 return self._load(expr, guards)
-            case Binary() if self._shortens and (inner := _checked_inside(expr)) is not None:
-                return self._moved(expr, inner, guards)
+            case Binary() if self._shortens and (inner := _check_before_clamp(expr)) is not None:
+                return self._clamp(expr, inner, guards)
             case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD):
                 return self._division(expr, guards)
             case Reduce() | Dot():
@@ -139,7 +139,7 @@ class DataChecks:
         return cast(Expr, map_children(cast(Node, expr), visit))
 
     def _division(self, expr: Binary, guards: Guards) -> Expr:
-        """Return a quotient or remainder of integers, whose divisor is checked if it may be 0."""
+        """Return a quotient or remainder of integers; its divisor is checked if it may be 0."""
         new = cast(Binary, self._below(expr, guards))
         ends = data_bounds(new.right, self._ranges)
         if ends is None or ends[0] <= 0 <= ends[1]:
@@ -150,7 +150,7 @@ class DataChecks:
             self._add(Check(test, FaultKind.DIVISION, about, (told,)), guards)
         return new
 
-    def _checked(self, expr: Checked, guards: Guards) -> Expr:
+    def _check_value(self, expr: Checked, guards: Guards) -> Expr:
         value, condition = self._visit(expr.value, guards), self._visit(expr.condition, guards)
         args, ends = tuple(self._visit(arg, guards) for arg in expr.args), _ends(expr)
         if self._rules.leaves_out(expr.kind):
@@ -160,20 +160,20 @@ class DataChecks:
         self._add(Check(condition, expr.kind, expr.about, args), guards)
         lanes = dtype_of(expr).lanes
         new = value if dtype_of(value).lanes == lanes else Broadcast(value, lanes)
-        return self._known_as(new, guards, ends)
+        return self._remember(new, guards, ends)
 
-    def _moved(self, expr: Binary, inner: Checked, guards: Guards) -> Expr:
-        """Return what moves a place into a tensor, but as short as the check of it allows."""
+    def _clamp(self, expr: Binary, inner: Checked, guards: Guards) -> Expr:
+        """Return the clamped index, in the shortest form that its check allows."""
         value = self._visit(inner, guards)
         count, ends = _number(expr.right), _ends(inner)
         if expr.op is not BinaryOp.MOD or count is None or ends is None or ends[0] >= 0:
             return value
         below = Compare(CompareOp.LT, value, _like(0, value))
         new = Select(below, Binary(BinaryOp.ADD, value, _like(count, value)), value)
-        return self._known_as(new, guards, (0, count - 1))
+        return self._remember(new, guards, (0, count - 1))
 
-    def _known_as(self, expr: Expr, guards: Guards, ends: Interval | None) -> Expr:
-        """Remember between which numbers `expr` is known to be under `guards`; return it."""
+    def _remember(self, expr: Expr, guards: Guards, ends: Interval | None) -> Expr:
+        """Record that `expr` is in the interval `ends` under `guards`; return `expr`."""
         if ends is not None:
             self._ends[id(expr), id(guards)] = expr, guards, ends
         return expr
@@ -186,12 +186,12 @@ class DataChecks:
         return Load(load.buffer, tuple(indices))
 
     def _place(self, load: Load, dimension: int, index: Expr, guards: Guards) -> Expr:
-        """Find the check of one index; return the index that is used."""
+        """Collect the check of one index; return the index to use."""
         extent = load.buffer.shape[dimension]
         if not self._rules.indices:
             return index
         checked = self._ends.get((id(index), id(guards)))
-        plain = index if self._rules.trusts else _unpromised(index)
+        plain = index if self._rules.trusts else _drop_promises(index)
         known = data_bounds(plain, self._ranges) if checked is None else checked[2]
         if known is not None and known[0] >= 0 and known[1] < extent:
             return index
@@ -220,13 +220,13 @@ class DataChecks:
 
 
 def index_check(name: str, dimension: int, index: Expr, extent: int) -> Check:
-    """Return the check that `index` is one of the places 0 … extent - 1 of a tensor."""
+    """Return the check that `index` is in 0 … extent - 1 of a dimension of a tensor."""
     args = index, integer(0), integer(extent - 1), integer(dimension)
     return Check(_is_between(index, (0, extent - 1)), FaultKind.INDEX, name, args)
 
 
-def _unpromised(index: Expr) -> Expr:
-    """Return `index` without what is promised of the data that it reads."""
+def _drop_promises(index: Expr) -> Expr:
+    """Return `index` without promises of the data that it reads."""
 
     def rule(old: Node) -> Node | None:
         if isinstance(old, Load) and old.buffer.promised is not None:
@@ -237,7 +237,7 @@ def _unpromised(index: Expr) -> Expr:
 
 
 def has_checks(expr: Expr) -> bool:
-    """Whether `expr` has a place that depends on data, a divisor that may be 0, or a `Checked`."""
+    """Return whether `expr` has an index from data, a divisor that may be 0, or a `Checked`."""
     return any(
         isinstance(part, Checked)
         or (isinstance(part, Load) and part.indices and any(map(reads_memory, part.indices)))
@@ -247,7 +247,7 @@ def has_checks(expr: Expr) -> bool:
 
 
 def may_divide_by_zero(part: Node) -> bool:
-    """Whether it divides integers by what is no literal but 0."""
+    """Return whether `part` divides integers by anything but a literal other than 0."""
     match part:
         case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, _, divisor):
             return not _number(divisor)
@@ -256,22 +256,22 @@ def may_divide_by_zero(part: Node) -> bool:
 
 
 def _is_between(index: Expr, ends: Interval) -> Expr:
-    """Whether a place is between two numbers: one comparison of numbers without sign.
+    """Return the condition that `index` is in the interval: one unsigned comparison.
 
-    In 32 bits where it is converted from as many.
+    It is done in 32 bits if the index is converted from 32 bits.
     """
     source = index.operand if isinstance(index, Cast) else index
     extent, low = ends[1] - ends[0] + 1, ends[0]
     if dtype_of(source).element == INT32 and extent < _NARROW and abs(low) < _NARROW:
-        return _compared(_plus(source, -low), UINT32, extent)
-    return _compared(_plus(index, -low), UINT64, extent)
+        return _compare(_plus(source, -low), UINT32, extent)
+    return _compare(_plus(index, -low), UINT64, extent)
 
 
 def _plus(index: Expr, constant: int) -> Expr:
     return Binary(BinaryOp.ADD, index, _like(constant, index)) if constant else index
 
 
-def _compared(index: Expr, dtype: DType, extent: int) -> Expr:
+def _compare(index: Expr, dtype: DType, extent: int) -> Expr:
     limit: Expr = const(extent, dtype)
     lanes = dtype_of(index).lanes
     limit = Broadcast(limit, lanes) if lanes > 1 else limit
@@ -285,13 +285,13 @@ def _like(value: int, index: Expr) -> Expr:
 
 
 def _for_any(guard: Expr) -> Expr:
-    """Return whether `guard` holds in any lane."""
+    """Return the condition that `guard` holds in any lane."""
     if dtype_of(guard).lanes == 1:
         return guard
     return Compare(CompareOp.NE, Reduce(BinaryOp.MAX, Cast(INT32, guard)), const(0, INT32))
 
 
-def _checked_inside(expr: Binary) -> Checked | None:
+def _check_before_clamp(expr: Binary) -> Checked | None:
     """Return the place that `expr` moves into a tensor, if it is checked to need no more for that
     than an addition.
 
@@ -312,7 +312,7 @@ def _checked_inside(expr: Binary) -> Checked | None:
 
 
 def _ends(inner: Checked) -> Interval | None:
-    """Return between which numbers a place is checked to be."""
+    """Return the interval to which an index is checked, or None."""
     if inner.kind is not FaultKind.INDEX or len(inner.args) < 3 or inner.args[0] != inner.value:
         return None
     low, high = _number(inner.args[1]), _number(inner.args[2])

@@ -1,10 +1,10 @@
-"""Fill memory that nobody wrote with what shows: NaN, the largest integer, True.
+"""Fill unwritten memory with conspicuous values: NaN, the largest integer, True.
 
 alloc T[8]                        alloc T[8]
 for i in 0..4: T[i] = X[i]   ->   T[ramp(0, 1, 8)] = broadcast(nan, 8)
                                   for i in 0..4: T[i] = X[i]
 
-No part of a build: tests of compiled kernels ask for it by the variable ANSORC_POISON.
+It is not part of a normal build: tests of compiled kernels enable it by the variable ANSORC_POISON.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 VARIABLE = "ANSORC_POISON"
 """The environment variable: 1 fills memory in every kernel that is compiled."""
 _LANES = 64
-"""Elements of the widest vector that is stored at once: memory is filled by few statements."""
+"""The elements of the widest vector that is stored at once, so that few statements are needed."""
 _COPIES = 1024
 
 
 def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
-    """Return `function` with what it allocates, and the outputs that it does not load, filled.
+    """Return `function` with its allocations, and outputs that it does not load, filled first.
 
-    With `has_threads`, of a GPU, only what each thread has for itself: who runs the kernel fills
-    the rest.
+    With `has_threads` (a GPU) only private memory of threads is filled; the caller fills the rest.
     """
 
     def rule(old: Node) -> Node | None:
@@ -39,21 +38,21 @@ def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
             return None
         if has_threads and old.buffer.scope not in (Scope.LOCAL, Scope.REGISTER):
             return None
-        return replace(old, body=Seq((_filled(old.buffer, is_vector=not has_threads), old.body)))
+        return replace(old, body=Seq((_fill(old.buffer, is_vector=not has_threads), old.body)))
 
     body = rewrite(function.body, rule)
     stored = {part.buffer for part in walk(function.body) if isinstance(part, Store)}
     outputs = [] if has_threads else [buffer for buffer in function.params if buffer in stored]
     fills = [
-        _filled(buffer, is_vector=True)
+        _fill(buffer, is_vector=True)
         for buffer in outputs
         if not is_loaded(function.body, buffer.name)
     ]
     return replace(function, body=Seq((*fills, body)) if fills else body)
 
 
-def _filled(buffer: Buffer, *, is_vector: bool) -> Stmt:
-    """Return what stores to every element of `buffer`."""
+def _fill(buffer: Buffer, *, is_vector: bool) -> Stmt:
+    """Return statements that store to every element of `buffer`."""
     value: Expr = _signal(buffer)
     *outer, last = buffer.shape or (1,)
     is_vector = is_vector and 1 < last <= _LANES and not buffer.dtype.is_bool
@@ -73,7 +72,7 @@ def _filled(buffer: Buffer, *, is_vector: bool) -> Stmt:
 
 
 def _signal(buffer: Buffer) -> Const:
-    """Return what no computation gives, or few do."""
+    """Return a value that no computation returns, or few do."""
     dtype = buffer.dtype
     if dtype.is_bool:
         return const(True, BOOL)

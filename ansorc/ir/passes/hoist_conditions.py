@@ -34,36 +34,36 @@ from ansorc.ir.stmt import (
 def hoist_conditions(function: Function) -> Function:
     """Return `function` with every If as far out as its condition allows.
 
-    Conditions on data stay where they are, and so do those inside loops bound to GPU threads.
+    Conditions on data are not moved, nor are those inside loops bound to GPU threads.
     """
-    body = _hoisted(function.body)
+    body = _hoist(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
-def _hoisted(stmt: Stmt) -> Stmt:
+def _hoist(stmt: Stmt) -> Stmt:
     match stmt:
         case Store() | Barrier() | Prefetch() | Await() | Check():
             return stmt
         case For():
-            body = _hoisted(stmt.body)
-            return _lifted(stmt if body is stmt.body else replace(stmt, body=body))
+            body = _hoist(stmt.body)
+            return _lift(stmt if body is stmt.body else replace(stmt, body=body))
         case Allocate(buffer, body):
-            inner = _hoisted(body)
+            inner = _hoist(body)
             if isinstance(inner, If) and inner.otherwise is None and _is_pure(inner.condition):
                 return If(inner.condition, Allocate(buffer, inner.then))
             return stmt if inner is body else Allocate(buffer, inner)
         case If(condition, then, otherwise):
-            new = _hoisted(then)
-            other = None if otherwise is None else _hoisted(otherwise)
+            new = _hoist(then)
+            other = None if otherwise is None else _hoist(otherwise)
             unchanged = new is then and other is otherwise
-            return _joined(stmt if unchanged else If(condition, new, other))
+            return _join(stmt if unchanged else If(condition, new, other))
         case Seq(stmts):
-            return _merged(stmt, [_hoisted(part) for part in stmts])
+            return _merge(stmt, [_hoist(part) for part in stmts])
         case _:
             assert_never(stmt)
 
 
-def _lifted(loop: For) -> Stmt:
+def _lift(loop: For) -> Stmt:
     """Return `loop` inside the part of its body's condition that does not use its variable."""
     body = loop.body
     if not isinstance(body, If) or loop.kind is LoopKind.BOUND:
@@ -82,8 +82,8 @@ def _lifted(loop: For) -> Stmt:
     return If(conjunction(outside), replace(loop, body=rest))
 
 
-def _joined(outer: If) -> If:
-    """Return `if a: if b: x` as `if a and b: x`, where evaluating b is always safe."""
+def _join(outer: If) -> If:
+    """Return `if a: if b: x` as `if a and b: x`, if evaluating b is always safe."""
     inner = outer.then
     if outer.otherwise is not None or not isinstance(inner, If) or inner.otherwise is not None:
         return outer
@@ -92,8 +92,8 @@ def _joined(outer: If) -> If:
     return If(Binary(BinaryOp.AND, outer.condition, inner.condition), inner.then)
 
 
-def _merged(seq: Seq, parts: list[Stmt]) -> Stmt:
-    """Return `seq` with neighbours under one condition joined."""
+def _merge(seq: Seq, parts: list[Stmt]) -> Stmt:
+    """Return `seq` with neighbouring statements under one condition joined."""
     result: list[Stmt] = []
     for part in parts:
         last = result[-1] if result else None
@@ -123,9 +123,9 @@ def _is_invariant(condition: Expr, loop: For) -> bool:
 
 
 def _is_pure(condition: Expr) -> bool:
-    """Whether no memory is read: the value stays, and evaluating it anywhere is safe.
+    """Return whether `condition` reads no memory, so that it can be evaluated anywhere.
 
-    Not of a mask either, which belongs to its one store.
+    A mask of lanes is not pure either, since it belongs to its store.
     """
     return dtype_of(condition).lanes == 1 and not any(
         isinstance(part, Load) for part in walk(condition)

@@ -1,4 +1,4 @@
-"""Compute what a loop does not change before it.
+"""Compute loop-invariant values before the loop.
 
                                           alloc Y.hoisted[1] register:
 for i in 0..8:                                Y.hoisted[0] = rsqrt(v[0] + 0.1)
@@ -36,8 +36,8 @@ _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 def hoist_values(function: Function) -> Function:
     """Return `function` with floating-point arithmetic as far out of its loops as it can be.
 
-    What is under a condition stays under it, and parallel loops are not left. Loads alone stay
-    where they are: they are operands of the instructions that use them.
+    Values stay under their condition and inside parallel loops. Plain loads are not moved: they are
+    operands of the instructions that use them.
     """
     body = _Hoisting(function).stmt(function.body, ())
     return function if body is function.body else replace(function, body=body)
@@ -45,23 +45,23 @@ def hoist_values(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class _OuterLoop:
-    """A loop around what is being looked at."""
+    """A loop around the current statement."""
 
     var: str
     stored: frozenset[str]
-    """The buffers that are stored to inside it."""
+    """The buffers that are stored inside it."""
     values: list[tuple[Buffer, Expr]] = field(default_factory=list[tuple[Buffer, Expr]])
-    """What is computed before it."""
+    """The values that are computed before it."""
 
 
 class _Hoisting:
     def __init__(self, function: Function) -> None:
-        found = [s.buffer.name for s in statements(function.body) if isinstance(s, Allocate)]
-        self._names = {*found, *(buffer.name for buffer in function.params)}
+        allocated = [s.buffer.name for s in statements(function.body) if isinstance(s, Allocate)]
+        self._names = {*allocated, *(buffer.name for buffer in function.params)}
         self._stores = Stores()
 
     def stmt(self, stmt: Stmt, loops: tuple[_OuterLoop, ...]) -> Stmt:
-        """Return `stmt`, whose values may be computed before any of the `loops` around it."""
+        """Return `stmt`; its values may be computed before any of the `loops` around it."""
         match stmt:
             case Store(buffer, _, value):
                 new = self._expr(value, loops, buffer.name)
@@ -76,7 +76,7 @@ class _Hoisting:
                 return map_substatements(stmt, lambda below: self.stmt(below, loops))
 
     def _expr(self, expr: Expr, loops: tuple[_OuterLoop, ...], name: str) -> Expr:
-        """Return `expr`, a value of the buffer `name`, with what can be computed earlier loaded."""
+        """Return `expr`, a value for the buffer `name`, with hoisted parts replaced by loads."""
         if isinstance(expr, Load):
             return expr
         if isinstance(expr, Select):  # only one of the arms may be evaluated
@@ -85,13 +85,13 @@ class _Hoisting:
         if isinstance(expr, Binary | Call) and dtype_of(expr).is_float:
             depth = _depth(expr, loops)
             if depth < len(loops):
-                return self._hoisted(expr, loops[:depth], loops[depth], name)
+                return self._hoist(expr, loops[:depth], loops[depth], name)
         return map_children(expr, lambda below: self._expr(below, loops, name))  # pyright: ignore[reportArgumentType]
 
-    def _hoisted(
+    def _hoist(
         self, expr: Expr, around: tuple[_OuterLoop, ...], loop: _OuterLoop, name: str
     ) -> Expr:
-        """Have `expr` computed before `loop`, in the loops `around` it; return what loads it."""
+        """Compute `expr` before `loop`, inside the loops `around` it; return a load of it."""
         value = self._expr(expr, around, name)
         held = next((buffer for buffer, known in loop.values if known == value), None)
         if held is None:
@@ -103,14 +103,14 @@ class _Hoisting:
     def _free(self, name: str) -> str:
         stem = name.removesuffix(".reg")
         number = 0
-        while (found := f"{stem}.hoisted{number or ''}") in self._names:
+        while (name_ := f"{stem}.hoisted{number or ''}") in self._names:
             number += 1
-        self._names.add(found)
-        return found
+        self._names.add(name_)
+        return name_
 
 
 def _depth(expr: Node, loops: tuple[_OuterLoop, ...]) -> int:
-    """Return how many of `loops` must be around `expr`."""
+    """Return the number of `loops` that must be around `expr`."""
     if isinstance(expr, Var):
         return next((n for n, loop in enumerate(loops, 1) if loop.var == expr.name), 0)
     depth = max((_depth(below, loops) for below in children(expr)), default=0)

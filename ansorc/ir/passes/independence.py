@@ -1,4 +1,4 @@
-"""Whether the iterations of a loop may run in lanes: no two of them touch the same element."""
+"""Check whether the iterations of a loop may run in lanes: no two touch the same element."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ansorc.ir.arith.interval import Interval, linear_bounds
 from ansorc.ir.expr import Expr, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import BufferAccess, Span
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 
 
 def are_iterations_independent(span: Span) -> bool:
-    """Whether the loop's iterations may run in lock step, statement by statement.
+    """Return whether the loop's iterations may run in lock step, statement by statement.
 
-    Different buffers never overlap, so only those that the loop stores to matter, without those
-    that each iteration has for itself.
+    Different buffers never overlap, so only buffers that the loop stores matter, without those that
+    each iteration allocates.
     """
     stored = {access.buffer.name for access in span.accesses if access.is_store} - span.private
     groups = [[a for a in span.accesses if a.buffer.name == name] for name in stored]
@@ -24,29 +24,29 @@ def are_iterations_independent(span: Span) -> bool:
 
 
 def _is_scatter(span: Span, group: Sequence[BufferAccess]) -> bool:
-    """Whether this is one store, once an iteration: lanes are stored in order, so the last wins."""
+    """Return whether this is one store an iteration: lanes are stored in order, the last wins."""
     if len(group) != 1 or len(group[0].loops) != span.depth + 1:
         return False
     return any(_uses(index, {span.loop.var.name}) for index in group[0].indices)
 
 
 def _are_apart(span: Span, group: Sequence[BufferAccess]) -> bool:
-    """Whether some dimension keeps all accesses of different iterations apart."""
+    """Return whether some dimension separates all accesses of different iterations."""
     return any(
         _is_apart([_AffineIndex.of(span, access, axis) for access in group])
         for axis in range(len(group[0].indices))
     )
 
 
-def _is_apart(places: Sequence[_AffineIndex | None]) -> bool:
-    """Whether every index is `step * v + same + d` with d from an interval shorter than step."""
-    known = [place for place in places if place is not None]
-    if len(known) != len(places):
+def _is_apart(indices: Sequence[_AffineIndex | None]) -> bool:
+    """Return whether every index is `step * v + same + d`, d in an interval shorter than step."""
+    known = [index for index in indices if index is not None]
+    if len(known) != len(indices):
         return False
     step, outer = known[0].step, known[0].outer
-    if any(place.step != step or place.outer != outer for place in known):
+    if any(index.step != step or index.outer != outer for index in known):
         return False
-    reach = max(place.inner[1] for place in known) - min(place.inner[0] for place in known)
+    reach = max(index.inner[1] for index in known) - min(index.inner[0] for index in known)
     return reach < abs(step)
 
 
@@ -73,8 +73,8 @@ class _AffineIndex:
                 return None
             moves = atom in ranges if isinstance(atom, str) else _uses(atom, ranges.keys())
             (inner if moves else outer)[atom] = coefficient
-        found = linear_bounds(Linear(inner, total.constant), ranges)
-        return None if found is None else _AffineIndex(step, outer, found)
+        interval = linear_bounds(Linear(inner, total.constant), ranges)
+        return None if interval is None else _AffineIndex(step, outer, interval)
 
 
 def _uses(expr: Expr, names: Set[str]) -> bool:

@@ -1,13 +1,13 @@
-"""How each vectorised loop is cut into vectors: of how many lanes, and if the last is masked.
+"""Choose how each vectorised loop is cut into vectors: the lanes, and whether the last is masked.
 
-Loops that share a register tile are cut alike, or the tile would not stay in registers: a group.
-A remainder of several bits, such as 7 of 8 lanes, takes one masked vector instead of 4 + 2 + 1
-where masked loads are fast. A tile then has whole vectors only; what its loops store to memory is
-stored by masked vectors where those are fast too, else in powers of two.
+Loops that share a register tile form a group and are cut alike, so that the tile stays in
+registers. A remainder of several bits, such as 7 of 8 lanes, takes one masked vector instead of 4 +
+2 + 1 if masked loads are fast. A tile then has only whole vectors. Its loops store to memory by
+masked vectors if those are fast, too, else in powers of two.
 
-A math function such as exp is a chain of about 20 instructions, each of which waits for the one
-before. Loops that call one work on several vectors together, which LLVM writes as neighbouring
-instructions: a processor looks ahead only so far (docs/decisions/0022).
+A math function such as exp is a chain of about 20 dependent instructions. Loops that call one work
+on several vectors together, which LLVM emits as neighbouring instructions: a processor looks ahead
+only a limited distance (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from ansorc.ir.node import Node, walk
 from ansorc.ir.operator import SHORT_FUNCTIONS
 from ansorc.ir.passes.accesses import Accesses, BufferAccess, Span
 from ansorc.ir.passes.independence import are_iterations_independent
-from ansorc.ir.passes.places import uses
+from ansorc.ir.passes.queries import uses
 from ansorc.ir.stmt import Function, LoopKind
 from ansorc.ir.substitute import with_buffers
 
 _POWERS = np.array([rest.bit_count() for rest in range(256)], dtype=np.int64)
-"""Into how many powers of two each remainder falls; a vector has at most 255 other lanes."""
+"""The number of powers of two in each remainder; a vector has at most 256 lanes."""
 
 _LEAST_BYTES = 16
-"""No processor has narrower vectors that are masked."""
+"""The narrowest masked vectors of any processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
-    """What a processor's vectors can do."""
+    """The abilities of a processor's vectors."""
 
     bytes: int
     masked: frozenset[int] = frozenset()
-    """The bytes of the elements of which it loads some lanes as fast as all, and stores some."""
+    """The sizes of elements, in bytes, for which masked loads are fast and masked stores exist."""
     stores_masked_fast: bool = False
-    """Whether it also stores some lanes as fast as all."""
+    """Whether masked stores are fast, too."""
     interleaved: int = 1
-    """How many are worked on together where instructions wait for each other."""
+    """The number of vectors to work on together if instructions depend on each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class LaneGroup:
     """Vectorised loops that share register tiles, or one loop alone."""
 
     native: int
-    """The lanes of a whole vector: as many as its widest element leaves room for, or enough for the
+    """The lanes of a whole vector: as many as fit with the widest element, or enough for the
     longest of the loops."""
     is_padded: bool
-    """Whether its register tiles have room for whole vectors, and the last is filled in part."""
+    """Whether its register tiles have room for whole vectors, the last of which is partly used."""
     interleaved: int = 1
-    """Whole vectors that are worked on together."""
+    """The number of whole vectors that are worked on together."""
 
 
 def lane_groups(accesses: Accesses, vectors: VectorUnit) -> dict[int, LaneGroup]:
     """Return the group of each VECTORIZED loop, by the loop's id."""
     spans = [span for span in accesses.spans() if span.loop.kind is LoopKind.VECTORIZED]
-    found: dict[int, LaneGroup] = {}
-    for members in _joined(spans):
+    groups_: dict[int, LaneGroup] = {}
+    for members in _group_spans(spans):
         widest = max((a.buffer.dtype.bytes for span in members for a in span.accesses), default=1)
         native = _lanes(max(span.loop.extent for span in members), widest, vectors)
         is_padded = any(map(_tiles, members)) and all(
@@ -75,49 +75,51 @@ def lane_groups(accesses: Accesses, vectors: VectorUnit) -> dict[int, LaneGroup]
         )
         for span in members:
             together = vectors.interleaved if _waits(span) else 1
-            found[id(span.loop)] = LaneGroup(native, is_padded, together)
-    return found
+            groups_[id(span.loop)] = LaneGroup(native, is_padded, together)
+    return groups_
 
 
 def _lanes(longest: int, widest: int, vectors: VectorUnit) -> int:
     """Return the lanes for loops of up to `longest` iterations on elements of `widest` bytes.
 
-    A loop shorter than a vector has the next power of two: whole vectors would touch two cache
-    lines nearly always, and take twice as long where a core works on them in halves.
+    A loop shorter than a vector gets the next power of two: whole vectors would nearly always touch
+    two cache lines, and take twice as long on a core that processes them in halves.
     """
     shortest = max(1, min(_LEAST_BYTES, vectors.bytes) // widest)
     return min(max(1, vectors.bytes // widest), max(shortest, 1 << (longest - 1).bit_length()))
 
 
 def _waits(span: Span) -> bool:
-    """Whether the loop calls a math function of many steps, and keeps nothing in registers."""
+    """Return whether the loop calls a math function of many steps, and uses no register tile."""
     if any(access.buffer.scope is Scope.REGISTER for access in span.accesses):
         return False
     return any(isinstance(x, Call) and x.name not in SHORT_FUNCTIONS for x in walk(span.loop))
 
 
 def is_ragged(extent: int, native: int) -> bool:
-    """Whether what is left of `extent` after vectors of `native` lanes is no power of two."""
+    """Return whether the rest of `extent` after vectors of `native` lanes is no power of two."""
     return (extent % native).bit_count() > 1
 
 
 def vector_pieces(
     extents: npt.NDArray[np.int64], native: int, *, is_masked: bool | npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Return into how many vectors loops of `extents` are cut: whole ones, and for the remainder a
-    masked one where `is_masked`, or one for each power of two.
+    """Return the number of vectors of loops of `extents`.
+
+    The remainder after whole vectors takes one masked vector if `is_masked`, else one for each
+    power of two.
     """
     rest = extents % native
     return extents // native + np.where(is_masked, rest > 0, _POWERS[rest])
 
 
 def may_mask(span: Span, vectors: VectorUnit) -> bool:
-    """Whether there are masked vectors for all that the loop of `span` accesses."""
+    """Return whether masked vectors exist for all accesses of the loop of `span`."""
     return all(_is_maskable(span, access, vectors) for access in span.accesses)
 
 
 def masks_tail(span: Span, group: LaneGroup, vectors: VectorUnit) -> bool:
-    """Whether one masked vector at the end of the loop of `span` is faster than several parts."""
+    """Return whether one masked vector at the end of a loop is faster than several parts."""
     if not is_ragged(span.loop.extent, group.native) or not may_mask(span, vectors):
         return False
     if vectors.stores_masked_fast:
@@ -145,8 +147,8 @@ def _whole(extent: int, native: int) -> int:
     return -(-extent // native) * native
 
 
-def _joined(spans: Sequence[Span]) -> list[list[Span]]:
-    """Return the spans in groups that have no register tile in common."""
+def _group_spans(spans: Sequence[Span]) -> list[list[Span]]:
+    """Return the spans in groups; different groups have no register tile in common."""
     groups: list[tuple[set[str], list[Span]]] = []
     for span in spans:
         names, members = {tile.name for tile in _tiles(span)}, [span]
@@ -161,7 +163,7 @@ def _joined(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _tiles(span: Span) -> set[Buffer]:
-    """Return the registers in which each lane has an element."""
+    """Return the register buffers in which each lane has an element."""
     return {a.buffer for a in span.accesses if _is_tile(a, span.loop.var.name)}
 
 
@@ -171,9 +173,9 @@ def _is_tile(access: BufferAccess, name: str) -> bool:
 
 
 def _may_pad(span: Span, native: int, vectors: VectorUnit) -> bool:
-    """Whether the loop can work on whole vectors of its register tiles, loading parts of others.
+    """Return whether the loop can use whole vectors of its register tiles, and masked loads.
 
-    Lanes that are not wanted compute something, which must not be a division by zero.
+    Unused lanes compute arbitrary values, but must not divide by zero.
     """
     name, extent = span.loop.var.name, span.loop.extent
     whole = _whole(extent, native)
@@ -190,14 +192,14 @@ def _may_pad(span: Span, native: int, vectors: VectorUnit) -> bool:
 
 
 def _is_lane(indices: Sequence[Expr], name: str) -> bool:
-    """Whether the last index is the variable `name`, and the others are without it."""
+    """Return whether the last index is the variable `name`, and the others do not use it."""
     return indices[-1] == Var(name) and not any(uses(index, name) for index in indices[:-1])
 
 
 def _is_maskable(span: Span, access: BufferAccess, vectors: VectorUnit) -> bool:
-    """Whether the loop accesses one element, registers, or neighbours that may be masked.
+    """Return whether the access is to one element, registers, or neighbours that may be masked.
 
-    The operands of a dot product have several elements for a lane; they are not masked.
+    Operands of a dot product have several elements for each lane; they are not masked.
     """
     name = span.loop.var.name
     if access.buffer.scope is Scope.REGISTER or not any(uses(i, name) for i in access.indices):

@@ -1,7 +1,7 @@
-"""The tests below a loop, and the values of its variable for which they are decided.
+"""Find the tests below a loop, and the values of its variable for which they are decided.
 
-A test is an order comparison of affine sums in the condition of an If or of a Select. For the
-values of a variable in 0 … 3 and `v*6 + i < 20`, i in 0 … 5: it holds for v < 3, and is open at 3.
+A test is an order comparison of affine sums in the condition of an If or of a Select. For example,
+`v*6 + i < 20` with v in 0 … 3 and i in 0 … 5 holds for v < 3, and is open for v = 3.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ORDERS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
 
 @dataclass(frozen=True, slots=True)
 class LoopTest:
-    """A test of the program: it holds where `total` is negative."""
+    """A test of the program: it holds if `total` is negative."""
 
     total: Linear[Atom]
     loops: tuple[For, ...]
-    """The loops between the place that asks and the test, the outermost first."""
+    """The loops between the start of the search and the test, the outermost first."""
     is_guard: bool
-    """Whether it decides if statements run (an If), not which value is taken (a Select)."""
+    """Whether it decides if statements run (an If), not which value is chosen (a Select)."""
     placing: frozenset[str] = frozenset()
     """The variables in the indices of every store that it guards."""
 
@@ -46,13 +46,13 @@ class LoopTest:
         return {loop.var.name for loop in self.loops if loop.kind in _TILE_KINDS}
 
     def depends_on(self, name: str) -> bool:
-        """Whether the variable `name` occurs in it."""
+        """Return whether the variable `name` occurs in the test."""
         return any(name in _names(atom) for atom in self.total.terms)
 
     def is_of_a_tile_inside(self) -> bool:
-        """Whether it guards a tile that one of `loops`, not a reduction, moves along.
+        """Return whether it guards a tile that moves along one of `loops`, not a reduction.
 
-        Or that one of them, which has another loop inside, makes more or less of.
+        Return True also if one of `loops` with another loop inside changes the size of the tile.
         """
         if not any(self.depends_on(name) for name in self.tile):
             return False
@@ -66,7 +66,7 @@ class LoopTest:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where the values low … high of the sum `share` are cut: each place begins a new range."""
+    """The cuts of the values low … high of the sum `share`: each place begins a new range."""
 
     share: Linear[Atom]
     low: int
@@ -81,26 +81,26 @@ class Cuts:
     def ranges(self) -> list[Interval]:
         """Return the ranges, inclusive, from low to high."""
         starts = (self.low, *self.places)
-        ends = (*(place - 1 for place in self.places), self.high)
+        ends = (*(start - 1 for start in self.places), self.high)
         return list(zip(starts, ends, strict=True))
 
 
 def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> list[Cuts]:
-    """Return where the variable `name`, and expressions of it, are cut to decide `tests`.
+    """Return the cuts of the variable `name`, and of expressions of it, that decide `tests`.
 
-    Without a `name`, expressions of all variables around. `ranges` bounds these, and `name`. Those
-    that decide guards come first, then those with the largest coefficients.
+    Without a `name`, return cuts of expressions of all variables around. `ranges` bounds these
+    variables. Cuts that decide guards come first, then those with the largest coefficients.
     """
     shares: dict[Expr, Linear[Atom]] = {}
     places: dict[Expr, set[int]] = {}
     ranks: dict[Expr, tuple[bool, int]] = {}
     for test in tests:
         factor, share = _share(name, test)
-        found = _places(test, factor, share, ranges) if factor else []
-        if found:
+        starts = _places(test, factor, share, ranges) if factor else []
+        if starts:
             key = share.to_expr()
             shares[key] = share
-            places.setdefault(key, set()).update(found)
+            places.setdefault(key, set()).update(starts)
             rank = (test.is_guard, abs(factor))
             ranks[key] = max(rank, ranks.get(key, rank))
     cuts: list[Cuts] = []
@@ -111,7 +111,7 @@ def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> li
 
 
 class TestFinder:
-    """Finds the tests below statements, and remembers what it found of each store and guard."""
+    """Finds the tests below statements, with a cache for each store and guard."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]] = {}
@@ -140,47 +140,47 @@ class TestFinder:
                     yield from self.tests(part, inner)
 
     def is_minor(self, part: Stmt, whole: Seq) -> bool:
-        """Whether `part` runs a loop, but does less than half of the work of `whole`.
+        """Return whether `part` runs a loop, but does less than half of the work of `whole`.
 
-        Such a part decides its tests itself, so that the rest is not copied for them.
+        The tests of such a part are decided inside it, so that the rest is not copied.
         """
         return _runs(part) and 2 * self._work(part) < self._work(whole)
 
     def _work(self, stmt: Stmt) -> int:
-        found = self._stores.get(id(stmt))
-        if found is None:
-            found = self._stores[id(stmt)] = stmt, executed_stores(stmt)
-        return found[1]
+        known = self._stores.get(id(stmt))
+        if known is None:
+            known = self._stores[id(stmt)] = stmt, executed_stores(stmt)
+        return known[1]
 
     def _totals(self, stmt: Store | If) -> tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]:
-        """Return `stmt`, what is negative where its tests hold, and what places its stores."""
-        found = self._known.get(id(stmt))
-        if found is None:
+        """Return `stmt`, the totals of its tests, and the variables in indices of its stores."""
+        known = self._known.get(id(stmt))
+        if known is None:
             if isinstance(stmt, If):
-                found = stmt, tuple(_orders(stmt.condition)), _placing(stmt)
+                known = stmt, tuple(_orders(stmt.condition)), _placing(stmt)
             else:
-                found = stmt, tuple(_choices(stmt)), frozenset[str]()
-            self._known[id(stmt)] = found
-        return found
+                known = stmt, tuple(_choices(stmt)), frozenset[str]()
+            self._known[id(stmt)] = known
+        return known
 
 
 def _is_cheap(guard: If) -> bool:
-    """Whether what `guard` decides about is a loop that runs: it is asked seldom enough."""
+    """Return whether `guard` is around a loop that runs, so that it is tested rarely."""
     return guard.otherwise is None and _runs(guard.then)
 
 
 def _runs(stmt: Stmt) -> bool:
-    """Whether there is a loop in `stmt` that stays one in the code."""
+    """Return whether `stmt` has a loop that remains a loop in the code."""
     return any(is_serial(part) for part in statements(stmt))
 
 
 def is_serial(stmt: Stmt) -> bool:
-    """Whether `stmt` is a loop of several iterations, one after another."""
+    """Return whether `stmt` is a serial loop of several iterations."""
     return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and stmt.extent > 1
 
 
 def _choices(store: Store) -> Iterator[Linear[Atom]]:
-    """Yield what is negative where a Select of `store` takes its first value."""
+    """Yield the sums that are negative if a Select of `store` takes its first value."""
     for expr in (*store.indices, store.value):
         for part in walk(expr):
             if isinstance(part, Select):
@@ -195,7 +195,7 @@ def _placing(root: Stmt) -> frozenset[str]:
 
 
 def _orders(condition: Expr) -> Iterator[Linear[Atom]]:
-    """Yield, for each comparison in `condition` that orders sums, what is negative if it holds."""
+    """Yield the sum that is negative if it holds, for each order comparison in `condition`."""
     for part in walk(condition):
         if not isinstance(part, Compare) or part.op not in _ORDERS:
             continue
@@ -206,30 +206,30 @@ def _orders(condition: Expr) -> Iterator[Linear[Atom]]:
 
 
 def _share(name: str | None, test: LoopTest) -> tuple[int, Linear[Atom]]:
-    """Return the factor and the sum, of terms with the variable `name`, that a test is cut along.
+    """Return the factor and the sum of terms with `name` along which a test is cut.
 
-    For the guard of a tile, and without a name, that is the whole sum outside, else its largest
-    term; the factor is 0 where there is none.
+    For the guard of a tile, and without a name, this is the whole sum outside, else its largest
+    term. The factor is 0 if there is none.
     """
     terms, inner = test.total.terms, test.inner.keys()
     outer = {atom: c for atom, c in terms.items() if _names(atom).isdisjoint(inner)}
-    own = {a: c for a, c in terms.items() if name in _names(a)} if name is not None else outer
-    if not own or not own.keys() <= outer.keys():
+    selected = {a: c for a, c in terms.items() if name in _names(a)} if name is not None else outer
+    if not selected or not selected.keys() <= outer.keys():
         return 0, Linear()
     within = {n for atom in terms.keys() - outer.keys() for n in _names(atom)}
     if name is None or (test.is_guard and within and within <= test.tile):
         factor = gcd(*outer.values())
         factor = factor if next(iter(outer.values())) > 0 else -factor
         return factor, Linear({atom: c // factor for atom, c in outer.items()})
-    largest = max(own, key=lambda atom: abs(own[atom]))
-    return own[largest], Linear({largest: 1})
+    largest = max(selected, key=lambda atom: abs(selected[atom]))
+    return selected[largest], Linear({largest: 1})
 
 
 def _places(test: LoopTest, factor: int, share: Linear[Atom], ranges: Ranges) -> list[int]:
-    """Return where to cut the values of `share` to decide the test: nowhere if it does not pay.
+    """Return the cuts of the values of `share` that decide the test; none if it does not pay.
 
-    It pays if the values for which the test stays open are at most half of all, or one. A test
-    that also depends on loops around must not stay open at all.
+    It pays if the test stays open for at most half of the values, or for one. A test that also
+    depends on loops around must not stay open at all.
     """
     inner = test.inner
     rest = test.total.plus(share, -factor)
@@ -243,7 +243,7 @@ def _places(test: LoopTest, factor: int, share: Linear[Atom], ranges: Ranges) ->
     allowed = max(1, (span[1] - span[0] + 1) // 2) if is_alone else 0
     if is_open > allowed:
         return []
-    return [place for place in {first, last} if span[0] < place <= span[1]]
+    return [start for start in {first, last} if span[0] < start <= span[1]]
 
 
 def _open_values(factor: int, rest: Interval) -> Interval:

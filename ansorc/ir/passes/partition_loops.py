@@ -6,8 +6,8 @@ for i.0 in 0..4:                             for i.0 in 0..3:
             X[i.0 * 6 + i.1] = 1             for i.1 in 0..2:
                                                  X[18 + i.1] = 1
 
-The choice for a parallel loop, or for a share of a fused one (`i.0@j.0 // 3`), is an If around
-copies of its body: there is one parallel region, and in each copy the share is known better.
+For a parallel loop, or for a share of a fused one (`i.0@j.0 // 3`), the split is an If around
+copies of its body: there is one parallel region, and each copy has tighter bounds of the share.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from ansorc.ir.stmt import (
 from ansorc.ir.substitute import substitute
 
 _SMALL = 32
-"""Statements of a body that may be copied for the guards of tiles inside it."""
+"""The most statements of a body that may be copied for the guards of tiles inside it."""
 _LONGEST_CHAIN = 16
-"""Ranges that are asked for one after another."""
+"""The most ranges that are tested one after another."""
 
 
 def partition_loops(function: Function, statements: int, *, by_choice: bool = True) -> Function:
     """Return `function` with loops split so that the tests in them are decided beforehand.
 
-    The copies add up to `statements` statements, those of unrolled loops counted once for each
-    copy; a loop that would add more keeps its tests. `function` has to be simplified. Loops bound
-    to GPU threads stay whole. Without `by_choice` loops are split for the guards of statements
-    only, and nothing is copied into both arms of an If: on a GPU tests cost less than code.
+    The copies add at most `statements` statements; those of unrolled loops count once for each
+    copy. A loop that would add more keeps its tests. `function` must be simplified. Loops bound to
+    GPU threads stay whole. Without `by_choice`, loops are only split for guards of statements, and
+    nothing is copied into both arms of an If: on a GPU, tests cost less than code.
     """
     if not _has_tests(function):
         return function
@@ -104,17 +104,17 @@ class _Partition:
         return loop if new is loop.body else replace(loop, body=new)
 
     def _parts(self, loop: For, cuts: Cuts, ranges: Ranges) -> list[Stmt] | None:
-        """Return the loop as one for each range, None where it stays whole."""
-        found = [_part(loop, span, ranges) for span in cuts.ranges()]
-        parts = [part for part in found if not _is_empty(part)]
+        """Return one loop for each range, or None if the loop stays whole."""
+        parts_ = [_part(loop, span, ranges) for span in cuts.ranges()]
+        parts = [part for part in parts_ if not _is_empty(part)]
         if loop.kind is LoopKind.VECTORIZED and len(parts) > 1:
             return None  # Lanes that go apart are masked.
         return parts if self._fits(loop, parts) else None
 
     def _body(self, loop: For, ranges: Ranges, done: Sequence[Expr]) -> Stmt:
-        """Return the body of `loop` with the choices that its variable decides made first.
+        """Return the body of `loop` with the tests decided first that its variable decides.
 
-        `done` are the expressions of the variable that are no longer to be decided.
+        `done` are expressions of the variable that are already decided.
         """
         if self._by_choice and loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
             refused = list(done)
@@ -126,7 +126,7 @@ class _Partition:
         return self.stmt(loop.body, ranges)
 
     def _minor(self, stmt: Stmt, ranges: Ranges) -> Stmt:
-        """Return a small part of the work with its choices made around its innermost loops."""
+        """Return a small part of the work with its tests decided around its innermost loops."""
         match stmt:
             case For(var, extent, _, body) if any(map(is_serial, statements(body))):
                 new = self._minor(body, {**ranges, var.name: (0, extent - 1)})
@@ -137,18 +137,18 @@ class _Partition:
                 new = self._minor(body, ranges)
                 return stmt if new is body else Allocate(buffer, new)
             case _:
-                return self._chosen(stmt, ranges)
+                return self._decide(stmt, ranges)
 
-    def _chosen(self, stmt: Stmt, ranges: Ranges) -> Stmt:
-        """Return `stmt` with the choices made first that all variables around it decide."""
+    def _decide(self, stmt: Stmt, ranges: Ranges) -> Stmt:
+        """Return `stmt` with the tests decided first that all variables around it decide."""
         tests = list(self._finder.tests(stmt)) if self._by_choice else []
         for cuts in find_cuts(None, tests, ranges):
-            found = self._copies(stmt, cuts, ranges)
-            if found is not None:
-                stand_in, copies = found
+            copied = self._copies(stmt, cuts, ranges)
+            if copied is not None:
+                stand_in, copies = copied
                 parts = [
                     substitute(
-                        self._chosen(copy, {**ranges, stand_in.name: span}),
+                        self._decide(copy, {**ranges, stand_in.name: span}),
                         {stand_in.name: cuts.expr},
                     )
                     for span, copy in zip(cuts.ranges(), copies, strict=True)
@@ -157,9 +157,9 @@ class _Partition:
         return self.stmt(stmt, ranges)
 
     def _copies(self, stmt: Stmt, cuts: Cuts, ranges: Ranges) -> tuple[Var, list[Stmt]] | None:
-        """Return copies of `stmt` for each range of a variable that stands for what is cut.
+        """Return copies of `stmt` for each range of a variable that stands for the share.
 
-        None if that are too many, or if threads meet there.
+        Return None if they are too many, or if threads synchronise in `stmt`.
         """
         if _waits(stmt):
             return None
@@ -170,11 +170,11 @@ class _Partition:
         return (stand_in, copies) if self._fits(stmt, copies) else None
 
     def _branches(self, loop: For, cuts: Cuts, ranges: Ranges, done: Sequence[Expr]) -> Stmt | None:
-        """Return the body in an If for each range but the last, None for too many copies."""
-        found = self._copies(loop.body, cuts, ranges)
-        if found is None:
+        """Return the body in an If for each range but the last; None for too many copies."""
+        copied = self._copies(loop.body, cuts, ranges)
+        if copied is None:
             return None
-        stand_in, copies = found
+        stand_in, copies = copied
         if cuts.expr == loop.var:
             loop, done = replace(loop, var=stand_in), [stand_in]
         parts: list[Stmt] = []
@@ -191,11 +191,11 @@ class _Partition:
         return True
 
     def _tests_of(self, loop: For, part: Stmt) -> list[LoopTest]:
-        """Return what is to be decided in `part` of the body for the variable of `loop`.
+        """Return the tests in `part` of the body that the variable of `loop` should decide.
 
-        Not the choices of values in a loop that becomes copies, which the code generator decides,
-        or lanes, which are masked. And not the guards of tiles further inside if the body is large:
-        those are decided where the tiles begin, so that only they are copied.
+        Selects in a loop that becomes copies are left to the code generator, and those in lanes are
+        masked. If the body is large, guards of tiles further inside are decided where the tiles
+        begin, so that only the tiles are copied.
         """
         tests = list(self._finder.tests(part))
         if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or not self._by_choice:
@@ -206,7 +206,7 @@ class _Partition:
 
 
 def _chain(cuts: Cuts, parts: Sequence[Stmt]) -> Stmt:
-    """Return an If for each range of what is cut but the last; many are halved, not nested."""
+    """Return an If for each range but the last; many ranges are halved instead of nested."""
     spans = cuts.ranges()
 
     def test(number: int) -> Expr:
@@ -225,7 +225,7 @@ def _chain(cuts: Cuts, parts: Sequence[Stmt]) -> Stmt:
 
 
 def _on_share(stmt: Stmt, share: Linear[Atom], stand_in: Var) -> Stmt:
-    """Return `stmt` with `stand_in` for `share`: for a sum of several terms in its tests only."""
+    """Return `stmt` with `stand_in` for `share`; a sum of several terms only in its tests."""
     wanted = share.to_expr()
     first = next(iter(share.terms))
 
@@ -257,7 +257,7 @@ def _part(loop: For, span: Interval, ranges: Ranges) -> Stmt:
 
 
 def _copy(body: Stmt, var: Var, span: Interval, ranges: Ranges) -> Stmt:
-    """Return `body` where `var` lies in `span`: simplified, without `var` if that is one value."""
+    """Return `body` simplified for `var` in `span`, without `var` if that is one value."""
     if span[0] == span[1]:
         body = substitute(body, {var.name: integer(span[0])})
     return Simplifier({**ranges, var.name: span}).stmt(body)
@@ -281,5 +281,5 @@ def _has_tests(function: Function) -> bool:
 
 
 def _waits(stmt: Stmt) -> bool:
-    """Whether threads meet in `stmt`, so that all must run the same copy of it."""
+    """Return whether threads synchronise in `stmt`, so that all must run the same copy."""
     return any(isinstance(part, Barrier | Exchange) for part in walk(stmt))

@@ -1,4 +1,4 @@
-"""What is said when a pass of ansorc's own fails: which one, on what, and where to read it all."""
+"""The error message for a failed pass: the pass, its program, and where to read both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.ir.stmt import Function
 from ansorc.target import Target
 
 _MOST_LINES = 30
-"""Of a loop program in a message."""
+"""The most lines of a loop program in a message."""
 
 
 def pass_fault(
@@ -22,14 +22,13 @@ def pass_fault(
     target: Target,
     dump: DumpFolder | None,
 ) -> InternalError:
-    """Return the error that says `what` went wrong on the way from `before` to `after`.
+    """Return the error for `what` went wrong on the way from `before` to `after`.
 
-    Where there is a `dump` folder the last program is written there, else both are in the message,
-    shortened.
+    With a `dump` folder the last program is written there; else both are in the message, shortened.
     """
     report = f"the target '{target.text}', "
     if dump is None:
-        return InternalError(what, f"{report}{_shortened(before, after)}")
+        return InternalError(what, f"{report}{_shorten(before, after)}")
     wrong = after or before
     if wrong is not None:
         dump.write("FAILED", f"# {what}\n{to_text(wrong)}", "ir")
@@ -37,23 +36,23 @@ def pass_fault(
 
 
 def changed_text(before: Function, after: Function) -> str:
-    """Return the lines that a pass changed, with some around them."""
-    return "\n".join(_changed(to_text(before), to_text(after)))
+    """Return the lines that a pass changed, with some lines around them."""
+    return "\n".join(_changed_lines(to_text(before), to_text(after)))
 
 
-def _shortened(before: Function | None, after: Function | None) -> str:
-    """The programs in short, and how to get all of them."""
+def _shorten(before: Function | None, after: Function | None) -> str:
+    """Return the programs shortened, and how to get all of them."""
     shown = [f"and these loops; {VARIABLE}=DIR writes all of them, and each step before, to files:"]
     if before is not None:
         shown += ["before:", *_first(to_text(before).splitlines())]
     if after is not None:
         old = "" if before is None else to_text(before)
-        shown += ["after:", *_first(list(_changed(old, to_text(after))))]
+        shown += ["after:", *_first(list(_changed_lines(old, to_text(after))))]
     return "\n".join(shown)
 
 
-def _changed(before: str, after: str) -> Iterator[str]:
-    """The lines that are other ones than before, with some around them; all of a first program."""
+def _changed_lines(before: str, after: str) -> Iterator[str]:
+    """Yield the changed lines, with some around them; all lines if `before` is None."""
     if not before:
         return iter(after.splitlines())
     lines = unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")

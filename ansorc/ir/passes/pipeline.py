@@ -1,4 +1,4 @@
-"""The passes between lowering and code generation, in their order: what each needs of a target."""
+"""The passes between lowering and code generation, in order, with their target parameters."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TypeAlias
 from ansorc.errors import BuildError, IRError, TargetError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.dump import DumpFolder
-from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
-from ansorc.ir.passes.hold_tiles import hold_tiles
+from ansorc.ir.passes.if_to_select import if_to_select
+from ansorc.ir.passes.insert_checks import insert_checks
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pass_fault import pass_fault
-from ansorc.ir.passes.place_checks import place_checks
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
-from ansorc.ir.passes.rows_in_place import rows_in_place
+from ansorc.ir.passes.promote_shared_tile import promote_shared_tile
+from ansorc.ir.passes.reuse_output_as_scratch import reuse_output_as_scratch
 from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.stream_stores import CACHED_SHARE, stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
@@ -30,7 +30,6 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verifies_each, verify
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ Pass: TypeAlias = Callable[[Function, Target], Function]
 Passes: TypeAlias = tuple[tuple[str, Pass], ...]
 
 _PARTITION_STATEMENTS = 1024
-"""The statements of code that splitting loops at their tests may add to a kernel.
+"""The most statements of code that splitting loops at their tests may add to a kernel.
 
 The border of a depthwise tile of 4 x 2 pixels needs most of them.
 """
@@ -50,13 +49,18 @@ def _vectors(target: Target) -> VectorUnit:
     )
 
 
+def _tile_registers(target: Target) -> int:
+    """Return the vectors of the largest register tile."""
+    return int(target.costs.tile_ratio * target.vector_registers)
+
+
 def _register_bytes(target: Target) -> int:
-    """The largest register tile."""
-    return int(CORE.tile_ratio * target.vector_registers) * target.vector_bytes
+    """Return the bytes of the largest register tile."""
+    return _tile_registers(target) * target.vector_bytes
 
 
 def _core_bytes(target: Target) -> int:
-    """Larger tensors do not stay in the caches of one core."""
+    """Return the bytes of the largest tensor that stays in the caches of one core."""
     return max(target.cache_bytes[:2])
 
 
@@ -66,12 +70,12 @@ CPU_PASSES: Passes = (
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
-    ("choose_values", lambda f, _: choose_values(f)),
-    ("rows_in_place", lambda f, t: rows_in_place(
+    ("if_to_select", lambda f, _: if_to_select(f)),
+    ("reuse_output_as_scratch", lambda f, t: reuse_output_as_scratch(
         f, t.cache_bytes[0] // 2, max(t.cache_bytes) // CACHED_SHARE)),
     ("vectorize_reductions", lambda f, t: vectorize_reductions(
-        f, t.vector_bytes, t.vector_registers, max(t.cache_bytes), t.streaming_sums)),
-    ("hold_tiles", lambda f, t: hold_tiles(f, _register_bytes(t))),
+        f, t.vector_bytes, _tile_registers(t), max(t.cache_bytes), t.streaming_sums)),
+    ("promote_shared_tile", lambda f, t: promote_shared_tile(f, _register_bytes(t))),
     ("promote_accumulators", lambda f, t: promote_accumulators(f, _register_bytes(t))),
     ("vectorize_loops", lambda f, t: vectorize_loops(f, _vectors(t))),
     ("transpose_copies", lambda f, _: transpose_copies(f)),
@@ -80,9 +84,9 @@ CPU_PASSES: Passes = (
     ("prefetch", lambda f, t: prefetch(
         f, _core_bytes(t), max(t.cache_bytes), has_streams=t.asks_ahead)),
     ("stream_stores", lambda f, t: stream_stores(f, max(t.cache_bytes)) if t.is_x86 else f),
-    ("place_checks", lambda f, _: place_checks(f)),
+    ("insert_checks", lambda f, _: insert_checks(f)),
 )  # fmt: skip
-"""What makes a loop program ready for code generation on a CPU."""
+"""The passes before code generation for a CPU."""
 
 
 def run_passes(
@@ -92,17 +96,17 @@ def run_passes(
     trace: Callable[[str, Function], None] | None = None,
     dump: DumpFolder | None = None,
 ) -> Function:
-    """Return `function` after `passes`, verified; `trace` is given each one's name and result.
+    """Return `function` after `passes`, verified; call `trace` with each name and result.
 
-    What each pass changed is written to `dump`. Raise BuildError where a pass refuses a program,
-    InternalError where it fails or makes an illegal one.
+    The result of each pass is written to `dump`. Raise BuildError if a pass refuses a program,
+    InternalError if a pass fails or makes an illegal program.
     """
     source, is_each, is_logged = function, verifies_each(), _LOG.isEnabledFor(logging.DEBUG)
     if is_each:
         _require_legal("lowering", None, function, target, dump)
     for name, apply in passes:
         begin = time.perf_counter()
-        after = _applied(name, apply, function, target, dump)
+        after = _apply(name, apply, function, target, dump)
         if is_logged:
             _LOG.debug(
                 "%s: pass %s, %s%s", function.name, name,
@@ -121,7 +125,7 @@ def run_passes(
     return function
 
 
-def _applied(
+def _apply(
     name: str, apply: Pass, function: Function, target: Target, dump: DumpFolder | None
 ) -> Function:
     try:
@@ -157,7 +161,7 @@ def _require_all_legal(
         function = source
         _require_legal("lowering", None, function, target, dump)
         for name, apply in passes:
-            after = _applied(name, apply, function, target, dump)
+            after = _apply(name, apply, function, target, dump)
             _require_legal(f"the pass {name}", function, after, target, dump)
             function = after
         raise

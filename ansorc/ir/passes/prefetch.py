@@ -1,12 +1,12 @@
-"""Ask ahead for cache lines of large tensors that a loop would otherwise wait for.
+"""Prefetch cache lines of large tensors for which a loop would otherwise wait.
 
-A core waits for a line that comes from beyond its second cache unless the processor's own
-prefetchers, which follow a stream within a page, are ahead of the loop. To ask costs an instruction
-a line. So it is done where little work falls on a line, and where it is known long before which
-line comes next:
+A core waits for a line that comes from beyond its second cache, unless the hardware prefetchers,
+which follow a stream within a page, are ahead of the loop. A prefetch costs one instruction a line.
+So the pass prefetches where there is little work for each line, and where the next line is known
+early:
 
-* Rows. What an iteration reads is read again by a later loop inside. The second time it comes from
-  a cache, and memory would have nothing to do: there the row of the next iteration is asked for.
+* Rows. The data that an iteration reads is read again by a later loop inside. The second time it
+  comes from a cache, and memory would be idle: there the row of the next iteration is prefetched.
 
     for i in 0..1024:                               for i in 0..1024:
         for k in 0..64:                                 for k in 0..64:
@@ -15,11 +15,12 @@ line comes next:
             E[k] = exp(A[i, k] - M[i])                      prefetch A[i + 1, k]
                                                             E[k] = exp(A[i, k] - M[i])
 
-* Panels. What an iteration reads of a large constant is read by each of a few tiles inside. The
-  first would wait, the others leave memory idle: each asks for its share of the next panel.
+* Panels. The part of a large constant that an iteration reads is read by each of a few tiles
+  inside. The first tile would wait, and the others leave memory idle: each tile prefetches its
+  share of the next panel.
 
-* Streams. What is larger than the last cache and read once, piece after piece, is asked for a fixed
-  distance ahead: loads that miss wait in the few line buffers of the first cache.
+* Streams. A tensor that is larger than the last cache and read once, in order, is prefetched a
+  fixed distance ahead: loads that miss occupy the few line buffers of the first cache.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from ansorc.ir.arith.simplify import simplify
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, const, dtype_of
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import (
+from ansorc.ir.passes.queries import (
     LINE_BYTES,
     UNROLLED,
     first_lane,
-    flat_place,
+    flat_offset,
     has_loops,
     loops_of,
     uses,
@@ -60,22 +61,22 @@ from ansorc.ir.stmt import (
 from ansorc.ir.substitute import substitute
 
 ROW_BYTES = (1024, 64 * 1024)
-"""Shorter rows are followed by the processor; longer ones would displace what is worked on."""
+"""Shorter rows are left to the hardware prefetcher; longer ones would displace data in use."""
 LEAST_PANEL_BYTES = 4096
-"""Bytes of a page: a shorter panel is followed by the processor itself."""
+"""The bytes of a page: a shorter panel is left to the hardware prefetcher."""
 PANEL_LINES = 8
-"""Asked for at once, at most."""
+"""The most lines that are prefetched at once."""
 PANEL_WORK = (4, 512)
-"""Vectors stored, in registers or memory, for each line: with fewer, asking costs more than a line
-saves; with more, the line's share of the time is nothing to gain from."""
+"""The vectors stored, in registers or memory, for each line. With fewer, a prefetch costs more than
+it saves; with more, the time of a line is negligible."""
 PANEL_SHARE = 8
-"""Constants of less than this part of the last cache are left to the processor: they stay there,
-and it is fast enough; of larger ones other tensors and other cores leave too little there."""
+"""Constants of less than this part of the last cache are left to the hardware: they stay in that
+cache. Larger ones are displaced by other tensors and other cores."""
 STREAM_AHEAD_BYTES = 1024
-"""Bytes ahead of what is read: 16 cache lines."""
+"""The distance of a prefetch ahead of the load, in bytes: 16 cache lines."""
 LEAST_STREAM_BYTES = 4 * STREAM_AHEAD_BYTES
 STREAM_LINES = (2, 4)
-"""Asked for in one iteration, at least and at most."""
+"""The least and the most lines that one iteration prefetches."""
 
 
 def prefetch(
@@ -83,8 +84,8 @@ def prefetch(
 ) -> Function:
     """Return `function`, whose loops are vectorised, with prefetches.
 
-    Larger tensors than `cached_bytes` do not stay in the caches of one core, than
-    `last_cache_bytes` in no cache. `has_streams`: whether streams are asked for.
+    Tensors larger than `cached_bytes` do not stay in the caches of one core; those larger than
+    `last_cache_bytes` stay in no cache. `has_streams`: whether streams are prefetched.
     """
     stores = {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
     loads = {part.buffer for part in walk(function.body) if isinstance(part, Load)}
@@ -102,10 +103,10 @@ class _Prefetching:
         self._changed, self._has_streams = changed, has_streams
         self._cached_bytes, self._last_cache_bytes = cached_bytes, last_cache_bytes
         self._asked: dict[int, dict[Prefetch, None]] = {}
-        """What an iteration of a loop begins with; by the id of the loop."""
+        """The prefetches at the start of an iteration, by the id of the loop."""
 
     def stmt(self, stmt: Stmt, loops: tuple[For, ...]) -> Stmt:
-        """`stmt` inside `loops`, the outermost first."""
+        """Return `stmt` with prefetches; it is inside `loops`, the outermost first."""
         if not isinstance(stmt, For) or stmt.kind in UNROLLED:
             return map_substatements(stmt, lambda part: self.stmt(part, loops))
         inside = (*loops, stmt)
@@ -125,7 +126,7 @@ class _Prefetching:
         self._asked.setdefault(id(loop), {}).update(dict.fromkeys(asked))
 
     def _rows(self, row: For) -> None:
-        """Ask for the next row where that of an iteration of `row` is read for the second time."""
+        """Prefetch the next row where the row of an iteration of `row` is read a second time."""
         loops = _serial_loops(row.body)
         first: dict[str, tuple[For, _Block]] = {}
         asked: set[str] = set(self._changed)
@@ -141,9 +142,9 @@ class _Prefetching:
                     self._next_row(load, row, loop)
 
     def _next_row(self, load: Load, row: For, loop: For) -> None:
-        """Ask in `loop` for what `load` reads in the next iteration of `row`.
+        """Prefetch in `loop` the elements that `load` reads in the next iteration of `row`.
 
-        Not where single elements that lie far apart are read in one iteration.
+        Nothing is done if an iteration reads single elements that are far apart.
         """
         *_, inner = (x for x in loops_of(loop) if x.kind not in UNROLLED and load in walk(x))
         piece = _block([load], loops_of(inner)[1:])
@@ -152,16 +153,16 @@ class _Prefetching:
             self._ask(inner, piece.lines({row.var.name: row.var + 1}, const(0), piece.elements))
 
     def _panels(self, loops: tuple[For, ...]) -> None:
-        """Ask for the next panels of the constants that the innermost of `loops` reads."""
+        """Prefetch the next panels of the constants that the innermost of `loops` reads."""
         least_bytes = max(self._cached_bytes, self._last_cache_bytes // PANEL_SHARE)
         loads = _large_loads(loops[-1], least_bytes)
         for buffer in dict.fromkeys(load.buffer for load in loads if load.buffer.constant):
-            own = [load for load in loads if load.buffer == buffer]
-            number = _panel_loop(own[0], loops)
+            same = [load for load in loads if load.buffer == buffer]
+            number = _panel_loop(same[0], loops)
             if number is None:
                 continue
             panel, tiles = loops[number], loops[number + 1 :]
-            block = _block(own, loops_of(tiles[0]))
+            block = _block(same, loops_of(tiles[0]))
             if block is None or block.count < block.elements or not _moves_always(block, panel):
                 continue
             size = block.elements * buffer.dtype.bytes
@@ -173,9 +174,9 @@ class _Prefetching:
                 self._share(block, panel, tiles)
 
     def _share(self, block: _Block, panel: For, tiles: Sequence[For]) -> None:
-        """Ask for shares of the next panel in one of `tiles`.
+        """Prefetch shares of the next panel in one of `tiles`.
 
-        It is the outermost loop whose iterations do not ask for too much at once.
+        It is the outermost loop whose iterations do not prefetch too much at once.
         """
         most = PANEL_LINES * LINE_BYTES // block.buffer.dtype.bytes
         first, share, count = const(0), block.elements, 1
@@ -188,7 +189,7 @@ class _Prefetching:
                 return
 
     def _stream(self, loops: tuple[For, ...]) -> None:
-        """Ask for what the innermost of `loops` reads if it is all that comes from memory."""
+        """Prefetch the load of the innermost of `loops` if it is the only one from memory."""
         size, loop = self._last_cache_bytes, loops[-1]
         loads = _large_loads(loop, size)
         stores = [part.buffer for part in statements(loop) if isinstance(part, Store)]
@@ -207,17 +208,17 @@ class _Prefetching:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What loads of a buffer read in some loops, with the loops outside fixed."""
+    """The elements that loads of a buffer read in some loops, with the loops outside fixed."""
 
     buffer: Buffer
     begin: tuple[Expr, ...]
     """The indices of the first element."""
     fixed: dict[Atom, int]
-    """What the loops outside add to its place, in elements."""
+    """The coefficients of the loops outside in its offset, in elements."""
     span: Interval
-    """Between what else the elements lie."""
+    """The interval of the remaining offset."""
     count: int
-    """How many are read, those that are read twice counted so."""
+    """The number of elements read; repeated reads count repeatedly."""
 
     @property
     def elements(self) -> int:
@@ -225,36 +226,36 @@ class _Block:
         return self.span[1] - self.span[0] + 1
 
     def lines(self, variables: Mapping[str, Expr], first: Expr, elements: int) -> list[Prefetch]:
-        """Ask for `elements` of the block from `first` on, where `variables` have other values."""
+        """Return prefetches of `elements` of the block from `first` on, for other `variables`."""
         *begin, last = (simplify(substitute(index, variables)) for index in self.begin)
         places = range(0, elements, LINE_BYTES // self.buffer.dtype.bytes)
         return [Prefetch(self.buffer, (*begin, simplify(last + first + const(n)))) for n in places]
 
 
 def _block(loads: Sequence[Load], inside: Sequence[For]) -> _Block | None:
-    """Return what `loads`, all of one buffer, read in the loops `inside`; None if unknown."""
+    """Return the block that `loads` of one buffer read in the loops `inside`; None if unknown."""
     ranges = {loop.var.name: (0, loop.extent - 1) for loop in inside}
-    found: list[tuple[dict[Atom, int], Interval]] = []
+    parts_: list[tuple[dict[Atom, int], Interval]] = []
     for load in loads:
-        place = flat_place(load.buffer, load.indices)
-        if place is None:
+        offset = flat_offset(load.buffer, load.indices)
+        if offset is None:
             return None
-        fixed = {atom: c for atom, c in place.terms.items() if atom not in ranges}
-        moving = {atom: c for atom, c in place.terms.items() if atom in ranges}
-        span = linear_bounds(Linear(moving, place.constant), ranges)
+        fixed = {atom: c for atom, c in offset.terms.items() if atom not in ranges}
+        moving = {atom: c for atom, c in offset.terms.items() if atom in ranges}
+        span = linear_bounds(Linear(moving, offset.constant), ranges)
         if span is None or any(_moves(fixed, name) for name in ranges):
             return None
-        found.append((fixed, (span[0], span[1] + _lanes(load) - 1)))
-    fixed = found[0][0]
-    if any(other != fixed for other, _ in found):
+        parts_.append((fixed, (span[0], span[1] + _lanes(load) - 1)))
+    fixed = parts_[0][0]
+    if any(other != fixed for other, _ in parts_):
         return None
-    span = min(low for _, (low, _) in found), max(high for _, (_, high) in found)
-    place = flat_place(loads[0].buffer, loads[0].indices)
-    assert place is not None
+    span = min(low for _, (low, _) in parts_), max(high for _, (_, high) in parts_)
+    offset = flat_offset(loads[0].buffer, loads[0].indices)
+    assert offset is not None
     start = dict.fromkeys(ranges, const(0))
     *begin, last = (substitute(first_lane(index), start) for index in loads[0].indices)
-    begin.append(last + const(span[0] - place.constant))
-    copies = prod(loop.extent for loop in inside if loop.var.name in place.terms)
+    begin.append(last + const(span[0] - offset.constant))
+    copies = prod(loop.extent for loop in inside if loop.var.name in offset.terms)
     count = copies * sum(_lanes(load) for load in set(loads))
     return _Block(loads[0].buffer, tuple(begin), fixed, span, count)
 
@@ -274,7 +275,7 @@ def _lanes(load: Load) -> int:
 
 
 def _serial_loops(stmt: Stmt) -> list[For]:
-    """Return the outermost loops of `stmt`, in order, that no condition guards."""
+    """Return the outermost loops of `stmt`, in order, that are under no condition."""
     if isinstance(stmt, For):
         return [stmt] if stmt.kind is LoopKind.SERIAL else []
     parts = substatements(stmt) if isinstance(stmt, Seq | Allocate) else ()
@@ -286,28 +287,28 @@ def _moves(terms: Iterable[Atom], name: str) -> bool:
 
 
 def _is_row(block: _Block, row: For) -> bool:
-    """Whether `block` is of another row in each iteration of `row`."""
+    """Return whether `block` is another row in each iteration of `row`."""
     step = abs(block.fixed.get(row.var.name, 0)) * block.buffer.dtype.bytes
     is_sum = all(isinstance(atom, str) for atom in block.fixed)
     return is_sum and ROW_BYTES[0] <= step <= ROW_BYTES[1]
 
 
 def _is_again(block: _Block, other: _Block, row: For) -> bool:
-    """Whether `block` is most of what `other` has of the row."""
+    """Return whether `block` covers most of the part of the row that `other` reads."""
     low, high = max(block.span[0], other.span[0]), min(block.span[1], other.span[1])
     most = max(abs(block.fixed[row.var.name]) // 2, block.elements)
     return block.fixed == other.fixed and 2 * (high - low) > most
 
 
 def _panel_loop(load: Load, loops: Sequence[For]) -> int | None:
-    """Return which of `loops` the panel that `load` reads changes with.
+    """Return the number of the loop with which the panel of `load` changes, or None.
 
-    It is the innermost one around a loop that reads the same again.
+    It is the innermost one around a loop that reads the same elements again.
     """
-    place = flat_place(load.buffer, load.indices)
-    if place is None:
+    offset = flat_offset(load.buffer, load.indices)
+    if offset is None:
         return None
-    moving = [_moves(place.terms, loop.var.name) for loop in loops]
+    moving = [_moves(offset.terms, loop.var.name) for loop in loops]
     still = max((n for n, moves in enumerate(moving) if not moves), default=0)
     outer = max((n for n in range(still) if moving[n]), default=None)
     if outer is None or any(loop.kind is not LoopKind.SERIAL for loop in loops[outer + 1 :]):
@@ -316,16 +317,16 @@ def _panel_loop(load: Load, loops: Sequence[For]) -> int | None:
 
 
 def _moves_always(panel: _Block, loop: For) -> bool:
-    """Whether the first iterations of `loop` have different panels."""
+    """Return whether the first iterations of `loop` have different panels."""
     first = [
         tuple(simplify(substitute(index, {loop.var.name: const(n)})) for index in panel.begin)
         for n in range(min(loop.extent, 4))
     ]
-    return len(first) > 1 and all(one != other for one, other in pairwise(first))
+    return len(first) > 1 and all(before != after for before, after in pairwise(first))
 
 
 def _work(stmt: Stmt) -> int:
-    """The vectors that `stmt` stores, in registers or memory."""
+    """Return the number of vectors that `stmt` stores, in registers or memory."""
     if isinstance(stmt, Store):
         return 1
     work = sum(_work(part) for part in substatements(stmt))

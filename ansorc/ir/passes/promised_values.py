@@ -1,9 +1,9 @@
-"""Check before all else that inputs have the values that were promised of them.
+"""Check at the start of a kernel that inputs have their promised values.
 
 check I[ramp(0, 1, 8)] >= broadcast(0, 8) and I[…] <= broadcast(9, 8), value_out_of_range, "I", …
 
-An index that is inside because of a promise is then not checked where it is used. Of floats nothing
-is checked: nothing but the data that tuning draws depends on their promises.
+An index that is inside because of a promise is then not checked where it is used. Promises of
+floats are not checked: only the data that tuning draws depends on them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _THREADS = 256
 
 
 def promise_checks(function: Function, *, has_threads: bool) -> list[Stmt]:
-    """Return the checks of what is promised of integer inputs; `has_threads`: for a GPU."""
-    stored = {one.buffer.name for one in statements(function.body) if isinstance(one, Store)}
+    """Return the checks of promises of integer inputs; `has_threads`: for a GPU."""
+    stored = {store.buffer.name for store in statements(function.body) if isinstance(store, Store)}
     checked = [
         buffer
         for buffer in function.params
@@ -57,7 +57,7 @@ def _says_something(buffer: Buffer) -> bool:
 
 
 def _in_lanes(buffer: Buffer) -> Iterator[Stmt]:
-    """Loops over all elements, the last dimension in vectors and what is left of them."""
+    """Yield loops over all elements: the last dimension in vectors, then the rest."""
     names = [Var(f"{buffer.name}.{d}") for d in range(len(buffer.shape))]
     if not names:
         yield _check(buffer, ())
@@ -70,8 +70,8 @@ def _in_lanes(buffer: Buffer) -> Iterator[Stmt]:
         body = _check(buffer, (*outer, Ramp(first, integer(1), lanes)))
         yield _nest(buffer, outer, For(last, count, LoopKind.SERIAL, body))
     if extent % lanes:
-        place: Expr = Binary(BinaryOp.ADD, last, integer(count * lanes)) if count else last
-        rest = For(last, extent % lanes, LoopKind.SERIAL, _check(buffer, (*outer, place)))
+        position: Expr = Binary(BinaryOp.ADD, last, integer(count * lanes)) if count else last
+        rest = For(last, extent % lanes, LoopKind.SERIAL, _check(buffer, (*outer, position)))
         yield _nest(buffer, outer, rest)
 
 
@@ -82,7 +82,7 @@ def _nest(buffer: Buffer, outer: Sequence[Var], stmt: Stmt) -> Stmt:
 
 
 def _in_threads(buffer: Buffer) -> Stmt:
-    """A grid of threads, of which each looks at one element."""
+    """Return a grid of threads, each of which checks one element."""
     block, thread = Var(f"{buffer.name}.block"), Var(f"{buffer.name}.thread")
     total = math.prod(buffer.shape)
     number: Expr = Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, block, integer(_THREADS)), thread)

@@ -1,4 +1,4 @@
-"""Keep what a reduction updates over and over in registers: the explicit register tile.
+"""Keep the accumulators of a reduction in registers: the explicit register tile.
 
 for i.3, j.3:                                  Allocate C.reg[6, 16]
     C[i.3, j.3] = 0                            for i.3, j.3:
@@ -10,8 +10,8 @@ for k:                                             C.reg[i.3, j.3] = 0
                                                for i.3, j.3:
                                                    C[i.3, j.3] = C.reg[i.3, j.3]
 
-Compilers find this by themselves only for small constant indices (LLVM's scalar replacement of
-aggregates); a tile that is addressed through memory costs a load and a store for each multiply.
+Compilers do this only for small constant indices (LLVM's scalar replacement of aggregates). A tile
+in memory costs a load and a store for each multiplication.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ansorc.ir.passes.register_tile import (
     as_initial_value,
     as_read_out,
     find_tile,
-    held_value,
     in_registers,
+    load_tile,
     perfect_nest,
 )
 from ansorc.ir.stmt import (
@@ -70,7 +70,7 @@ class _Promotion:
         self._has_units = _has_matrices(function.body)
 
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
-        """Return `stmt` with what can be promoted, but for the buffers `done`, promoted."""
+        """Return `stmt` with accumulators promoted, except the buffers `done`."""
         match stmt:
             case Store() | Barrier() | Prefetch() | Await() | Check():
                 return stmt
@@ -95,7 +95,7 @@ class _Promotion:
         return Allocate(stmt.buffer, body)
 
     def _sequence(self, stmts: Sequence[Stmt], done: frozenset[str]) -> Stmt | None:
-        """Return `stmts` one after another; None where nothing changes."""
+        """Return `stmts` with accumulators promoted; None if nothing changes."""
         result: list[Stmt] = []
         rest = list(reversed(stmts))
         while rest:
@@ -117,7 +117,7 @@ class _Promotion:
         return loop if body is loop.body else replace(loop, body=body)
 
     def _tiles(self, loop: For, done: frozenset[str]) -> list[PromotedTile]:
-        """Return the tiles that `loop` updates and that fit into the registers."""
+        """Return the tiles that `loop` updates and that fit into registers."""
         if loop.kind not in _SEQUENTIAL or (self._has_units and _has_matrices(loop)):
             return []  # what matrix units add to is in registers already
         span, tiles, free = self._accesses.below(loop), list[PromotedTile](), self._register_bytes
@@ -148,10 +148,10 @@ def _scope(
 ) -> Stmt:
     """Return the loop `updated` between filling the registers and reading them out.
 
-    Takes the statements that can work on the registers directly out of `before`, where they are
-    the last ones, and `after`, whose next statement comes last.
+    Statements that can use the registers directly are removed from the end of `before`, and from
+    `after`, whose next statement is its last.
     """
-    first = [_filled(tile, before) for tile in tiles]
+    first = [_fill(tile, before) for tile in tiles]
     last = [t.nest(t.buffer, t.indices, Load(t.register, t.element())) for t in tiles]
     while after and (read_out := _read_out(after[-1], tiles)) is not None:
         last.append(read_out)
@@ -162,8 +162,8 @@ def _scope(
     return scope
 
 
-def _filled(tile: PromotedTile, before: list[Stmt]) -> Stmt:
-    """Return what gives the registers their first values; takes it out of `before` if it can."""
+def _fill(tile: PromotedTile, before: list[Stmt]) -> Stmt:
+    """Return the statement that fills the registers; it is removed from `before` if possible."""
     for position in reversed(range(len(before))):
         if is_accessed(before[position], tile.buffer.name):
             stmt = before[position]
@@ -172,22 +172,22 @@ def _filled(tile: PromotedTile, before: list[Stmt]) -> Stmt:
                 break
             del before[position]
             return initial
-    return held_value(tile)
+    return load_tile(tile)
 
 
 def _read_out(stmt: Stmt, tiles: Sequence[PromotedTile]) -> Stmt | None:
     _, _, store = perfect_nest(stmt)
     if store is None or any(tile.buffer.name == store.buffer.name for tile in tiles):
         return None
-    found = None
+    result = None
     for tile in tiles:
-        new = as_read_out(stmt if found is None else found, tile)
-        found = found if new is None else new
-    return found
+        new = as_read_out(stmt if result is None else result, tile)
+        result = result if new is None else new
+    return result
 
 
 def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
-    """Return `stmt` without stores to, and prefetches of, a buffer that nobody loads; or None."""
+    """Return `stmt` without stores and prefetches of a buffer that is never loaded, or None."""
     match stmt:
         case Store(buffer=buffer) | Prefetch(buffer=buffer):
             return None if buffer.name == name else stmt

@@ -1,4 +1,4 @@
-"""Find the VECTORIZED loops that do nothing but add up terms, and bring them to one form."""
+"""Find the VECTORIZED loops that only add up terms, and bring them to one form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Load, Select
 from ansorc.ir.node import walk
 from ansorc.ir.operator import REDUCTIONS
-from ansorc.ir.passes.places import reads_memory, uses
+from ansorc.ir.passes.queries import reads_memory, uses
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -36,7 +36,7 @@ from ansorc.ir.stmt import (
 class ReductionLoop:
     """A VECTORIZED loop with loops of one copy of `buffer[indices] = buffer[indices] op term`.
 
-    The place does not move with the loop, and the term does not read the buffer.
+    The indices do not depend on the loop, and the term does not read the buffer.
     """
 
     loop: For
@@ -47,18 +47,18 @@ class ReductionLoop:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What holds where a statement runs: the bounds of variables, and conditions around it."""
+    """Facts at a statement: the bounds of variables, and the conditions around it."""
 
     ranges: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     conditions: tuple[Expr, ...] = ()
 
     def inside(self, *loops: For) -> Known:
-        """Return what is known inside `loops`."""
-        own = {loop.var.name: (0, loop.extent - 1) for loop in loops}
-        return replace(self, ranges={**self.ranges, **own})
+        """Return the facts inside `loops`."""
+        extents = {loop.var.name: (0, loop.extent - 1) for loop in loops}
+        return replace(self, ranges={**self.ranges, **extents})
 
     def is_legal(self, store: Store) -> bool:
-        """Whether the place of `store` is in its buffer."""
+        """Return whether the indices of `store` are inside its buffer."""
         rules = Simplifier(dict(self.ranges))
         for condition in self.conditions:
             rules = rules.assuming(rules.expr(condition))
@@ -70,51 +70,51 @@ class Known:
         return all(rules.expr(test) == Const(True, BOOL) for test in tests)
 
 
-def with_reductions(stmt: Stmt, found: dict[int, ReductionLoop], known: Known) -> Stmt:
-    """Return `stmt` with its reductions in one form, noted in `found` by the ids of their loops."""
+def with_reductions(stmt: Stmt, reductions: dict[int, ReductionLoop], known: Known) -> Stmt:
+    """Return `stmt` with its reductions in one form; add them to `reductions` by id of the loop."""
     match stmt:
         case Store() | Barrier() | Prefetch() | Await() | Check():
             return stmt
         case For(_, _, kind, body, _):
-            own = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None
-            if own is not None:
-                found[id(own.loop)] = own
-                return own.loop
-            new = with_reductions(body, found, known.inside(stmt))
+            reduction = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None
+            if reduction is not None:
+                reductions[id(reduction.loop)] = reduction
+                return reduction.loop
+            new = with_reductions(body, reductions, known.inside(stmt))
             return stmt if new is body else replace(stmt, body=new)
         case If(condition, then, otherwise):
             held = replace(known, conditions=(*known.conditions, condition))
-            new = with_reductions(then, found, held)
-            other = None if otherwise is None else with_reductions(otherwise, found, known)
+            new = with_reductions(then, reductions, held)
+            other = None if otherwise is None else with_reductions(otherwise, reductions, known)
             return stmt if new is then and other is otherwise else If(condition, new, other)
         case Seq(stmts):
-            parts = tuple(with_reductions(part, found, known) for part in stmts)
+            parts = tuple(with_reductions(part, reductions, known) for part in stmts)
             return stmt if all(map(is_, parts, stmts)) else Seq(parts)
         case Allocate(buffer, body):
-            new = with_reductions(body, found, known)
+            new = with_reductions(body, reductions, known)
             return stmt if new is body else Allocate(buffer, new)
         case _:
             assert_never(stmt)
 
 
 def _reduction(loop: For, known: Known) -> ReductionLoop | None:
-    """Return what `loop` adds up; None if it is no reduction.
+    """Return the reduction of `loop`; None if it is not a reduction.
 
-    A condition becomes part of the term, which is the identity where it does not hold.
+    A condition becomes part of the term: the term is the identity if it does not hold.
     """
     inner, guards, store = _nest(loop.body)
     if store is None or any(uses(index, loop.var.name) for index in store.indices):
         return None
-    found = _update(store)
-    if found is None:
+    update = _update(store)
+    if update is None:
         return None
-    op, term = found
+    op, term = update
     if guards:
         if not known.inside(loop, *inner).is_legal(store):
             return None
         term = Select(conjunction(guards), term, identity(op, store.buffer.dtype))
-    place = Load(store.buffer, store.indices)
-    store = replace(store, value=Binary(op, place, term))
+    total = Load(store.buffer, store.indices)
+    store = replace(store, value=Binary(op, total, term))
     body: Stmt = store
     for each in reversed(inner):
         body = replace(each, body=body)
@@ -122,7 +122,7 @@ def _reduction(loop: For, known: Known) -> ReductionLoop | None:
 
 
 def _nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
-    """Return the loops, conditions and the store of a nest that has nothing else in it."""
+    """Return the loops, conditions and the store of a nest; the store is None for other nests."""
     loops: list[For] = []
     guards: list[Expr] = []
     while True:
@@ -140,19 +140,19 @@ def _nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
 
 
 def _update(store: Store) -> tuple[BinaryOp, Expr] | None:
-    """Return `op, term` of `place = place op term`."""
-    place = Load(store.buffer, store.indices)
+    """Return `op, term` of `total = total op term`, or None."""
+    total = Load(store.buffer, store.indices)
     loads = [part for part in walk(store) if isinstance(part, Load)]
     if sum(load.buffer.name == store.buffer.name for load in loads) != 1:
         return None
     value = store.value
     op = value.op if isinstance(value, Binary) else None
     op = BinaryOp.ADD if op is BinaryOp.SUB else op
-    term = None if op not in REDUCTIONS else _without(value, op, place)
+    term = None if op not in REDUCTIONS else _without(value, op, total)
     return None if op is None or term is None else (op, term)
 
 
-def _without(value: Expr, op: BinaryOp, place: Load) -> Expr | None:
+def _without(value: Expr, op: BinaryOp, total: Load) -> Expr | None:
     """Return the term where `value` is `place op term`, whatever the grouping."""
     if not isinstance(value, Binary):
         return None
@@ -160,12 +160,12 @@ def _without(value: Expr, op: BinaryOp, place: Load) -> Expr | None:
     if value.op is not op and not minus:
         return None
     left, right = value.left, value.right
-    if left == place:
+    if left == total:
         return -right if minus else right
-    if right == place and not minus:
+    if right == total and not minus:
         return left
-    rest = _without(left, op, place)
+    rest = _without(left, op, total)
     if rest is not None:
         return Binary(value.op, rest, right)
-    rest = None if minus else _without(right, op, place)
+    rest = None if minus else _without(right, op, total)
     return None if rest is None else Binary(op, left, rest)

@@ -1,11 +1,11 @@
-"""The register tile of a loop whose parts update different elements of it.
+"""Find the register tile of a loop whose parts update different elements of it.
 
 Where a border is skipped, some iterations update all of a row and others all but its first element:
 
 for k in 0..1: unrolled i in 0..6: C[i + 1] += ...     ->   C.reg[i + 1] += ...
 for k in 1..3: unrolled i in 0..7: C[i] += ...              C.reg[i] += ...
 
-The least box that has all of them is held through both loops.
+The smallest box with all of them is kept in registers through both loops.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import BufferAccess, Span, is_inside
-from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory
-from ansorc.ir.passes.register_tile import THREADED_KINDS, PromotedTile, moved, shifts, tile_loops
+from ansorc.ir.passes.queries import are_distinct, flat_offset, reads_memory
+from ansorc.ir.passes.register_tile import (
+    THREADED_KINDS,
+    PromotedTile,
+    shift_index,
+    shifts,
+    tile_loops,
+)
 from ansorc.ir.stmt import For, LoopKind
 from ansorc.ir.substitute import substitute
 
@@ -27,8 +33,8 @@ from ansorc.ir.substitute import substitute
 def find_hull(name: str, span: Span, register: str) -> PromotedTile | None:
     """Return the tile of all elements of `name` that the loop of `span` may touch, or None.
 
-    They are loaded and stored whether the loop does that or not. So the buffer must be one
-    thread's own, and have them all.
+    All of them are loaded and stored, even if the loop does not touch them. So the buffer must be
+    private to a thread and contain the whole tile.
     """
     group = [access for access in span.accesses if access.buffer.name == name]
     if len({access.is_store for access in group}) < 2 or not _is_own(group[0], span.depth):
@@ -38,8 +44,8 @@ def find_hull(name: str, span: Span, register: str) -> PromotedTile | None:
     if not loops or span.loop.var.name in _variables(base) or any(map(reads_memory, base.indices)):
         return None
     boxes = [_box(access, base, loops, depth) for access in group]
-    found = [box for box in boxes if box is not None]
-    return _hull(base, loops, found, register, depth) if len(found) == len(boxes) else None
+    boxes_ = [box for box in boxes if box is not None]
+    return _hull(base, loops, boxes_, register, depth) if len(boxes_) == len(boxes) else None
 
 
 def _hull(
@@ -51,11 +57,13 @@ def _hull(
         replace(loop, extent=end - start + 1)
         for loop, start, end in zip(loops, starts, ends, strict=True)
     ]
-    values = {loop.var.name: moved(loop.var, at) for loop, at in zip(loops, starts, strict=True)}
+    values = {
+        loop.var.name: shift_index(loop.var, at) for loop, at in zip(loops, starts, strict=True)
+    }
     indices = tuple(substitute(index, values) for index in base.indices)
-    place = flat_place(base.buffer, indices)
+    offset = flat_offset(base.buffer, indices)
     ranges = {loop.var.name: (0, loop.extent - 1) for loop in (*base.loops[:depth], *held)}
-    if place is None or not are_distinct(place, held):
+    if offset is None or not are_distinct(offset, held):
         return None
     if not is_inside(base.buffer, indices, ranges):
         return None
@@ -66,7 +74,7 @@ def _hull(
 
 
 def _is_own(access: BufferAccess, depth: int) -> bool:
-    """Whether the loop at `depth` and all others that its buffer outlives are of one thread."""
+    """Return whether one thread runs the loop at `depth` and all others inside the allocation."""
     home = access.place.homes.get(access.buffer.name)
     return home is not None and not any(
         loop.kind in THREADED_KINDS for loop in access.loops[home : depth + 1]
@@ -80,20 +88,20 @@ def _variables(access: BufferAccess) -> set[str]:
 def _box(
     access: BufferAccess, base: BufferAccess, loops: Sequence[For], depth: int
 ) -> list[Interval] | None:
-    """The elements of an access along each of `loops`, from the first one of `base`; or None.
+    """Return the elements of an access along each of `loops`, relative to `base`, or None.
 
-    Vectors are whole ones.
+    A vector counts as a whole.
     """
     inner = {loop.var.name: loop for loop in access.loops[depth:]}
-    found = shifts(base.indices, access.indices, loops)
-    if found is None or any(loop.kind in THREADED_KINDS for loop in inner.values()):
+    distances = shifts(base.indices, access.indices, loops)
+    if distances is None or any(loop.kind in THREADED_KINDS for loop in inner.values()):
         return None
     box: list[Interval] = []
-    for loop, (is_run, shift) in zip(loops, found, strict=True):
-        own = inner.get(loop.var.name)
-        if is_run and (own is None or own.kind is not loop.kind):
+    for loop, (is_run, shift) in zip(loops, distances, strict=True):
+        loop_ = inner.get(loop.var.name)
+        if is_run and (loop_ is None or loop_.kind is not loop.kind):
             return None
-        extent = own.extent if is_run and own is not None else 1
+        extent = loop_.extent if is_run and loop_ is not None else 1
         if loop.kind is LoopKind.VECTORIZED and (shift, extent) != (0, loop.extent):
             return None
         box.append((shift, shift + extent - 1))

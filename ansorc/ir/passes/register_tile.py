@@ -1,4 +1,4 @@
-"""Which elements of a buffer a loop updates over and over: the tile to keep in registers."""
+"""Find the elements of a buffer that a loop updates repeatedly: the tile to keep in registers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import BinaryOp, Expr, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import BufferAccess, Span
-from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory, uses
-from ansorc.ir.passes.tile_guards import exists, guarded, happens, split_guards
+from ansorc.ir.passes.queries import are_distinct, flat_offset, reads_memory, uses
+from ansorc.ir.passes.tile_guards import exists, guard, happens, split_guards
 from ansorc.ir.stmt import For, If, LoopKind, Stmt, Store
 from ansorc.ir.substitute import substitute
 
@@ -32,34 +32,34 @@ class PromotedTile:
     """The unrolled loops, then the vectorised one; each is a dimension of `register`."""
     register: Buffer
     guards: tuple[Expr, ...] = ()
-    """The conditions on elements under which they are accessed; the others stay as they are."""
+    """The conditions on elements under which they are accessed; other conditions stay."""
 
     def element(self) -> tuple[Expr, ...]:
-        """Return the indices of `register` that stand for `indices`."""
+        """Return the indices of `register` for `indices`."""
         return tuple(loop.var for loop in self.loops)
 
     def place(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Return the indices of `register` that stand for `buffer[indices]`, an access found."""
+        """Return the indices of `register` for `buffer[indices]`, an access of the tile."""
         if indices == self.indices:
             return self.element()
-        found = shifts(self.indices, indices, self.loops)
-        assert found is not None, "an access to elements that are not of the tile"
+        distances = shifts(self.indices, indices, self.loops)
+        assert distances is not None, "an access to elements that are not of the tile"
         return tuple(
-            moved(loop.var if runs else ZERO, shift)
-            for loop, (runs, shift) in zip(self.loops, found, strict=True)
+            shift_index(loop.var if runs else ZERO, shift)
+            for loop, (runs, shift) in zip(self.loops, distances, strict=True)
         )
 
     def nest(self, buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt:
         """Return `buffer[indices] = value` for each element of the tile."""
-        return nest(self.loops, guarded(self.guards, Store(buffer, indices, value)))
+        return nest(self.loops, guard(self.guards, Store(buffer, indices, value)))
 
 
 def find_tile(name: str, span: Span, register: str) -> PromotedTile | None:
-    """Return the tile of the buffer `name` that the loop of `span` updates, None if there is none.
+    """Return the tile of the buffer `name` that the loop of `span` updates, or None.
 
-    Every access below the loop must be to the same element of the tile, whatever the values of
-    that loop's variable and of the serial loops below it, and the elements must be distinct. All
-    must be under the same conditions on elements, and some iteration must meet the others.
+    Every access below the loop must be to the same element of the tile, for all values of the
+    variables of that loop and of serial loops below it. The elements must be distinct. All accesses
+    must be under the same conditions on elements, and other conditions must hold in some iteration.
     """
     group = [access for access in span.accesses if access.buffer.name == name]
     stores = [access for access in group if access.is_store]
@@ -70,8 +70,8 @@ def find_tile(name: str, span: Span, register: str) -> PromotedTile | None:
     if span.loop.var.name in used or any(reads_memory(index) for index in first.indices):
         return None
     loops = tile_loops(first, depth, used)
-    place = flat_place(first.buffer, first.indices)
-    if loops is None or place is None or not are_distinct(place, loops):
+    offset = flat_offset(first.buffer, first.indices)
+    if loops is None or offset is None or not are_distinct(offset, loops):
         return None
     moving = {x.var.name for access in group for x in access.loops[span.depth :]} - {
         x.var.name for x in loops
@@ -91,7 +91,7 @@ def find_tile(name: str, span: Span, register: str) -> PromotedTile | None:
 
 
 def in_registers(root: Stmt, tiles: Sequence[PromotedTile]) -> Stmt:
-    """Return `root` with the accesses to the tiles' elements made to their registers."""
+    """Return `root` with accesses to elements of the tiles replaced by their registers."""
     by_name = {tile.buffer.name: tile for tile in tiles}
 
     def rule(old: Node) -> Node | None:
@@ -109,31 +109,33 @@ def in_registers(root: Stmt, tiles: Sequence[PromotedTile]) -> Stmt:
 def shifts(
     base: Sequence[Expr], indices: Sequence[Expr], loops: Sequence[For]
 ) -> list[tuple[bool, int]] | None:
-    """Return how far `indices` lie from `base` along each of `loops`, in its steps.
+    """Return for each of `loops` whether `indices` depend on it, and their distance from `base`.
 
-    And before that, whether they run along it. None where they differ in another way.
+    The distance is in steps of the loop. Return None if they differ in another way.
     """
-    found: dict[str, tuple[bool, int]] = {}
+    distances: dict[str, tuple[bool, int]] = {}
     for at, index in zip(base, indices, strict=True):
-        own = [loop.var for loop in loops if uses(at, loop.var.name)]
-        is_run = len(own) != 1 or uses(index, own[0].name)
-        total = difference(index, at if is_run else substitute(at, {own[0].name: ZERO}))
-        step = step_along(at, own[0].name) if len(own) == 1 else 0
+        variables = [loop.var for loop in loops if uses(at, loop.var.name)]
+        is_run = len(variables) != 1 or uses(index, variables[0].name)
+        total = difference(index, at if is_run else substitute(at, {variables[0].name: ZERO}))
+        step = step_along(at, variables[0].name) if len(variables) == 1 else 0
         if total is None or total.terms or (total.constant % step if step else total.constant):
             return None
         shift = total.constant // step if step else 0
-        if any(found.setdefault(var.name, (is_run, shift)) != (is_run, shift) for var in own):
+        if any(
+            distances.setdefault(var.name, (is_run, shift)) != (is_run, shift) for var in variables
+        ):
             return None
-    return [found[loop.var.name] for loop in loops]
+    return [distances[loop.var.name] for loop in loops]
 
 
-def moved(index: Expr, shift: int) -> Expr:
+def shift_index(index: Expr, shift: int) -> Expr:
     """Return `index + shift`."""
     return binary(BinaryOp.ADD, index, shift) if shift else index
 
 
 def as_initial_value(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
-    """Return `stmt`, where it sets exactly the tile without reading memory, on the registers."""
+    """Return `stmt` on the registers if it sets exactly the tile without reading memory."""
     loops, guards, store = perfect_nest(stmt)
     if store is None or store.buffer.name != tile.buffer.name or reads_memory(store.value):
         return None
@@ -144,27 +146,28 @@ def as_initial_value(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
 
 
 def as_first_value(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
-    """Return `stmt`, where it sets exactly the tile on a condition, on the registers.
+    """Return `stmt` on the registers if it sets exactly the tile under a condition.
 
-    Where the condition fails they get what memory holds. It does not read memory, so it may move.
+    If the condition fails, the registers are loaded from memory. The condition does not read
+    memory, so it may move.
     """
     match stmt:
         case If(condition, then, None) if not reads_memory(condition):
             initial = as_initial_value(then, tile)
-            return None if initial is None else If(condition, initial, held_value(tile))
+            return None if initial is None else If(condition, initial, load_tile(tile))
         case _:
             return None
 
 
-def held_value(tile: PromotedTile) -> Stmt:
-    """Return what loads the tile into the registers."""
+def load_tile(tile: PromotedTile) -> Stmt:
+    """Return the statements that load the tile into the registers."""
     return tile.nest(tile.register, tile.element(), Load(tile.buffer, tile.indices))
 
 
 def as_read_out(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
-    """Return `stmt`, where it maps exactly the tile to another buffer, reading the registers.
+    """Return `stmt` reading the registers if it maps exactly the tile to another buffer.
 
-    It keeps its order of loops; serial ones are unrolled where the tile's are.
+    The order of loops is kept; serial ones are unrolled if those of the tile are.
     """
     loops, guards, store = perfect_nest(stmt)
     if store is None or tile.buffer.name == store.buffer.name:
@@ -180,22 +183,22 @@ def as_read_out(stmt: Stmt, tile: PromotedTile) -> Stmt | None:
     adapted = [replace(loop, kind=kinds[names[loop.var.name].name]) for loop in loops]
     if not all(map(_may_run_as, loops, adapted)):
         return None
-    own = {names[loop.var.name].name: loop.var for loop in loops}
-    element = tuple(own[loop.var.name] for loop in tile.loops)
+    mine = {names[loop.var.name].name: loop.var for loop in loops}
+    element = tuple(mine[loop.var.name] for loop in tile.loops)
 
     def rule(old: Node) -> Node | None:
         is_tile = isinstance(old, Load) and old.buffer.name == tile.buffer.name
         return Load(tile.register, element) if is_tile else None
 
-    return nest(adapted, guarded(guards, rewrite(store, rule)))
+    return nest(adapted, guard(guards, rewrite(store, rule)))
 
 
 def match_loops(
     loops: Sequence[For], indices: tuple[Expr, ...], tile: PromotedTile
 ) -> dict[str, Var] | None:
-    """Return which of the tile's variables each loop's variable stands for.
+    """Return the variable of the tile for each variable of `loops`.
 
-    None where `indices`, for all values of the variables of `loops`, are not the tile.
+    Return None if `indices`, for all values of the variables, are not the tile.
     """
     if len(loops) != len(tile.loops) or len(indices) != len(tile.indices):
         return None
@@ -210,9 +213,9 @@ def match_loops(
 
 
 def perfect_nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
-    """Return the loops of a perfect nest of sequential loops, what guards its store, and that.
+    """Return the loops of a perfect nest of sequential loops, its conditions and its store.
 
-    The store is None where it is no such nest.
+    The store is None for other nests.
     """
     loops: list[For] = []
     guards: list[Expr] = []
@@ -241,7 +244,7 @@ def rename(expr: Expr, names: dict[str, Var]) -> Expr:
 
 
 def tile_loops(access: BufferAccess, depth: int, used: set[str]) -> list[For] | None:
-    """Return the loops below `depth` whose variables are `used`, None where they are no tile."""
+    """Return the loops below `depth` whose variables are `used`; None if they form no tile."""
     inner = access.loops[depth:]
     if any(loop.kind in THREADED_KINDS for loop in inner):
         return None
@@ -253,15 +256,15 @@ def _same_loops(access: BufferAccess, depth: int, loops: list[For]) -> bool:
     inner = {loop.var.name: loop for loop in access.loops[depth:]}
     if any(loop.kind in THREADED_KINDS for loop in inner.values()):
         return False
-    found = [inner.get(loop.var.name) for loop in loops]
+    matches = [inner.get(loop.var.name) for loop in loops]
     return all(
         other is not None and (other.extent, other.kind) == (loop.extent, loop.kind)
-        for loop, other in zip(loops, found, strict=True)
+        for loop, other in zip(loops, matches, strict=True)
     )
 
 
 def _may_run_as(loop: For, wanted: For) -> bool:
-    """Whether `loop` is of the wanted kind, or serial and can simply be unrolled."""
+    """Return whether `loop` has the wanted kind, or is serial and can be unrolled."""
     unrollable = loop.kind is LoopKind.SERIAL and wanted.kind is LoopKind.UNROLLED
     return unrollable or loop.kind is wanted.kind
 

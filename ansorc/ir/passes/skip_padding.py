@@ -1,4 +1,4 @@
-"""Leave out what padding adds to a reduction: zero times a weight, the least number to a maximum.
+"""Skip the terms that padding adds to a reduction, such as 0 times a weight.
 
 for rw:                                        for rw:
     Y[w] = Y[w] + (X[w + rw - 1]       ->          if w + rw >= 1:
@@ -7,7 +7,7 @@ for rw:                                        for rw:
 Padding is a Select with a constant in the definition, so an absent element counts as nothing, even
 where the other factor is infinite or not a number. Conditions on lanes of a vector stay: leaving
 out lanes takes more instructions than adding nothing. So do those that choose a product of several
-elements, or 0, in copies of unrolled loops: `choose_values` would make of an If there that one of
+elements, or 0, in copies of unrolled loops: `if_to_select` would make of an If there that one of
 the factors is 0, and the others may be infinite.
 """
 
@@ -20,42 +20,42 @@ import numpy as np
 from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Load, Select, Var, dtype_of
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.stmt import For, Function, If, LoopKind, Stmt, Store, map_substatements
 
 LaneVars = frozenset[str]
 
 
 def skip_padding(function: Function) -> Function:
-    """Return `function` with reductions that skip the elements that padding stands for."""
-    body = _skipped(function.body, frozenset(), is_copied=False)
+    """Return `function` with reductions that skip padded elements."""
+    body = _skip(function.body, frozenset(), is_copied=False)
     return function if body is function.body else replace(function, body=body)
 
 
-def _skipped(stmt: Stmt, lanes: LaneVars, *, is_copied: bool) -> Stmt:
+def _skip(stmt: Stmt, lanes: LaneVars, *, is_copied: bool) -> Stmt:
     match stmt:
         case Store():
-            return _guarded(stmt, lanes, is_copied=is_copied)
+            return _guard(stmt, lanes, is_copied=is_copied)
         case For(var, _, kind):
             is_copied = kind is LoopKind.UNROLLED or (is_copied and kind is LoopKind.VECTORIZED)
             lanes = lanes | {var.name} if kind is LoopKind.VECTORIZED else lanes
         case _:
             pass
-    return map_substatements(stmt, lambda part: _skipped(part, lanes, is_copied=is_copied))
+    return map_substatements(stmt, lambda part: _skip(part, lanes, is_copied=is_copied))
 
 
-def _guarded(store: Store, lanes: LaneVars, *, is_copied: bool) -> Stmt:
-    """Return a store that adds something to its own element under the condition that it does."""
+def _guard(store: Store, lanes: LaneVars, *, is_copied: bool) -> Stmt:
+    """Return `store` under the condition that it adds something to its element."""
     value = store.value
     if not isinstance(value, Binary) or value.op not in (BinaryOp.ADD, BinaryOp.MAX, BinaryOp.MIN):
         return store
     if is_copied and any(map(_chooses_product, (value.left, value.right))):
         return store
-    own = Load(store.buffer, store.indices)
-    if value.left == own:
+    old = Load(store.buffer, store.indices)
+    if value.left == old:
         term, conditions = present(value.right, value.op, lanes)
         changed = Binary(value.op, value.left, term)
-    elif value.right == own:
+    elif value.right == old:
         term, conditions = present(value.left, value.op, lanes)
         changed = Binary(value.op, term, value.right)
     else:
@@ -64,9 +64,9 @@ def _guarded(store: Store, lanes: LaneVars, *, is_copied: bool) -> Stmt:
 
 
 def present(term: Expr, op: BinaryOp, lanes: LaneVars = frozenset()) -> tuple[Expr, list[Expr]]:
-    """Return `term` where it counts, and the conditions without which it adds nothing by `op`.
+    """Return `term` without its padding, and the conditions unless which it adds nothing by `op`.
 
-    Those that depend on the variables `lanes` stay in the term.
+    Conditions that depend on the variables `lanes` stay in the term.
     """
     match term:
         case Select(condition, then, Const() as other) if _adds_nothing(other, op):
@@ -88,7 +88,7 @@ def present(term: Expr, op: BinaryOp, lanes: LaneVars = frozenset()) -> tuple[Ex
 
 
 def _chooses_product(term: Expr) -> bool:
-    """Whether `term` is 0 or the product of different floats, each of which memory holds."""
+    """Return whether `term` is 0 or the product of different floats, all loaded from memory."""
     if not isinstance(term, Select) or not dtype_of(term).is_float:
         return False
     return len({factor for factor in _factors(term.then) if reads_memory(factor)}) > 1
@@ -101,7 +101,7 @@ def _factors(term: Expr) -> list[Expr]:
 
 
 def _adds_nothing(other: Const, op: BinaryOp) -> bool:
-    """Whether `x op other` is x for every x that `op` combines."""
+    """Return whether `x op other` is x for every x that `op` combines."""
     if op is BinaryOp.ADD:
         return other.value == 0
     sign = -1 if op is BinaryOp.MAX else 1
@@ -112,7 +112,7 @@ def _adds_nothing(other: Const, op: BinaryOp) -> bool:
 
 
 def _is_scalar(condition: Expr, lanes: LaneVars) -> bool:
-    """Whether it reads no memory, and is the same for all lanes."""
+    """Return whether `condition` reads no memory and is the same for all lanes."""
     return dtype_of(condition).lanes == 1 and not any(
         isinstance(part, Load) or (isinstance(part, Var) and part.name in lanes)
         for part in walk(condition)

@@ -1,11 +1,11 @@
-"""Conditions around the accesses to a register tile: those on its elements, and the others.
+"""Split the conditions around accesses to a register tile: those on its elements, and others.
 
 for k, i:                                       if i < n: C.reg[i] = C[i]
     if i < n and k < m:               ->        for k, i: if i < n and k < m: C.reg[i] += A[i, k]
         C[i] += A[i, k]                         if i < n: C[i] = C.reg[i]
 
-`i < n` is on elements: where it fails there may be no C[i]. `k < m` is not: it only has to hold for
-some k, for then C[i] is stored to, and exists.
+`i < n` is a condition on elements: if it fails, C[i] may not exist. `k < m` is not: if it holds for
+some k, C[i] is stored, and so exists.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ansorc.ir.substitute import substitute
 def split_guards(
     access: BufferAccess, depth: int, moving: Set[str]
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Return the conditions on elements around `access`, and the other ones.
+    """Return the conditions on elements around `access`, and the other conditions.
 
-    Only Ifs inside the first `depth` loops count. Those are on elements that use none of the
-    variables `moving`, and read no memory.
+    Only Ifs inside the first `depth` loops count. A condition is on elements if it uses none of the
+    variables `moving` and reads no memory.
     """
     inside = [guard.condition for guard in access.place.guards if guard.depth >= depth]
     parts = [part for condition in inside for part in conjuncts(condition)]
@@ -38,9 +38,9 @@ def split_guards(
 
 
 def happens(store: BufferAccess, depth: int, moving: Set[str]) -> bool:
-    """Whether `store` happens to each element that its conditions on elements allow.
+    """Return whether `store` stores each element that its conditions on elements allow.
 
-    Looked at are the iterations in which the variables `moving` are all first or all last.
+    Only iterations in which all variables `moving` are first, or all are last, are considered.
     """
     _, others = split_guards(store, depth, moving)
     ranges = {loop.var.name: (0, loop.extent - 1) for loop in store.loops}
@@ -56,13 +56,13 @@ def happens(store: BufferAccess, depth: int, moving: Set[str]) -> bool:
 
 
 def exists(store: BufferAccess) -> bool:
-    """Whether the element of `store` is one of its buffer whatever its conditions are."""
+    """Return whether the element of `store` is inside its buffer, whatever its conditions."""
     ranges = {loop.var.name: (0, loop.extent - 1) for loop in store.loops}
     return is_inside(store.buffer, store.indices, ranges)
 
 
-def guarded(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
-    """Return `stmt` where all the conditions hold."""
+def guard(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
+    """Return `stmt` under all of `conditions`."""
     return If(conjunction(list(conditions)), stmt) if conditions else stmt
 
 

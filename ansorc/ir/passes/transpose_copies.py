@@ -1,4 +1,4 @@
-"""Copy what is transposed in square blocks, whose rows and columns both are vectors.
+"""Do transposed copies in square blocks, whose rows and columns are both vectors.
 
 for k in 0..40:                                 for k.block in 0..2:
     for j.chunk in 0..4:                            for j.chunk in 0..4:
@@ -6,9 +6,10 @@ for k in 0..40:                                 for k.block in 0..2:
             S[ramp(j.chunk * 16, 1, 16), k]                 T[k.block * 16 + k.row, …] = S[…]
                                                 …
 
-Such a vector of S is gathered element by element. Code generation finds the unrolled loop: it loads
-the block along k and turns it in registers (`Transposition`). A vector that is longer than a block
-is divided, and a last block begins early enough to be whole: it copies some rows again.
+Without blocks, such a vector of S is gathered element by element. Code generation recognises the
+unrolled loop: it loads the block along k and transposes it in registers (`Transposition`). A vector
+that is longer than a block is divided. The last block begins early enough to be whole, and copies
+some rows again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from dataclasses import dataclass, replace
 from ansorc.ir.arith.affine import integer, linear
 from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import BinaryOp, Expr, Load, Ramp, Var, binary
-from ansorc.ir.passes.places import are_distinct, flat_place, uses
+from ansorc.ir.passes.queries import are_distinct, flat_offset, uses
 from ansorc.ir.passes.register_tile import nest, perfect_nest
 from ansorc.ir.stmt import For, Function, LoopKind, Seq, Stmt, Store, map_substatements
 from ansorc.ir.substitute import substitute
+from ansorc.target.code_facts import LEAST_TRANSPOSED_ROWS
 
-LEAST_ROWS, _MOST_ROWS = 4, 16
-"""Of a block: it lies in registers, and takes fewer instructions than its elements."""
+_MOST_ROWS = 16
+"""The longest side of a block: it must fit registers."""
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
 
@@ -36,13 +38,13 @@ class Transposition:
     store: Store
     load: Load
     axis: int
-    """The dimension of the source along which the lanes lie."""
+    """The dimension of the source along which the lanes run."""
     step: int
-    """From one lane to the next along it."""
+    """The step from one lane to the next along that dimension."""
     lanes: int
 
     def row(self, lane: int) -> Load:
-        """Return the load of what one lane is stored from in as many iterations as lanes."""
+        """Return the load of the elements that one lane stores in as many iterations as lanes."""
         places = list(self.load.indices)
         ramp = places[self.axis]
         assert isinstance(ramp, Ramp)
@@ -52,7 +54,7 @@ class Transposition:
 
 
 def transposition(store: Stmt, name: str) -> Transposition | None:
-    """Return what `store` transposes in a loop of the variable `name`; None if it does not."""
+    """Return the transposition by `store` in a loop of the variable `name`, or None."""
     if not isinstance(store, Store) or not isinstance(store.value, Load):
         return None
     load = store.value
@@ -74,7 +76,7 @@ def transposition(store: Stmt, name: str) -> Transposition | None:
 
 
 def transpose_copies(function: Function) -> Function:
-    """Return `function` with transposed copies in blocks; its loops are vectorised already."""
+    """Return `function`, whose loops are vectorised, with transposed copies in blocks."""
     body = _in_blocks(function.body)
     return function if body is function.body else replace(function, body=body)
 
@@ -85,17 +87,17 @@ def _in_blocks(stmt: Stmt) -> Stmt:
         if len(apart) > 1:
             return Seq(tuple(map(_in_blocks, apart)))
         inner, guards, store = perfect_nest(stmt.body)
-        found = None if store is None or guards else transposition(store, stmt.var.name)
-        side = 0 if found is None else _side(stmt.extent, found.lanes)
-        if found is not None and side and _may_interchange(found, [stmt, *inner]):
-            return _blocks(stmt, inner, found, side)
+        copy_ = None if store is None or guards else transposition(store, stmt.var.name)
+        side = 0 if copy_ is None else _side(stmt.extent, copy_.lanes)
+        if copy_ is not None and side and _may_interchange(copy_, [stmt, *inner]):
+            return _blocks(stmt, inner, copy_, side)
     return map_substatements(stmt, _in_blocks)
 
 
 def _apart(loop: For) -> Sequence[For]:
-    """The loop once for each of its statements, if all of them are such copies: parts of a row.
+    """Return one loop for each statement of `loop`, if all are such copies of parts of a row.
 
-    None reads what another stores, and those that store to one buffer do so in one row at a time.
+    None of them reads a buffer that another stores, and stores to one buffer are in one row.
     """
     name, parts = loop.var.name, loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     copies = [each for part in parts if (each := transposition(part, name)) is not None]
@@ -109,17 +111,17 @@ def _apart(loop: For) -> Sequence[For]:
 
 
 def _side(rows: int, lanes: int) -> int:
-    """The length of a block's sides, a power of 2; 0 where none is worth it."""
+    """Return the side of a block, a power of 2; 0 if blocks do not pay."""
     side = min(1 << (rows.bit_length() - 1), lanes, _MOST_ROWS)
-    return side if side >= LEAST_ROWS else 0
+    return side if side >= LEAST_TRANSPOSED_ROWS else 0
 
 
-def _blocks(loop: For, inner: Sequence[For], found: Transposition, side: int) -> Stmt:
-    """The blocks of whole rows; a last one that fits copies some elements again."""
+def _blocks(loop: For, inner: Sequence[For], copy_: Transposition, side: int) -> Stmt:
+    """Return the loop over blocks of whole rows; the last one may copy some elements again."""
     name = loop.var.name
     block, row, piece = (Var(f"{name}.{part}") for part in ("block", "row", "piece"))
-    pieces = found.lanes // side
-    store = _narrowed(found, piece, side) if pieces > 1 else found.store
+    pieces = copy_.lanes // side
+    store = _narrow(copy_, piece, side) if pieces > 1 else copy_.store
 
     def square(start: Expr) -> Stmt:
         rows = For(row, side, LoopKind.UNROLLED, _at(store, name, start + row))
@@ -134,16 +136,16 @@ def _blocks(loop: For, inner: Sequence[For], found: Transposition, side: int) ->
     return Seq((whole, square(integer(loop.extent - side))))
 
 
-def _narrowed(found: Transposition, piece: Var, side: int) -> Store:
-    """The copy of some lanes, from `piece` times `side` on."""
-    store, load, places = found.store, found.load, list(found.load.indices)
+def _narrow(copy_: Transposition, piece: Var, side: int) -> Store:
+    """Return the copy of `side` lanes, from `piece` times `side` on."""
+    store, load, places = copy_.store, copy_.load, list(copy_.load.indices)
 
     def part(index: Expr) -> Ramp:
         assert isinstance(index, Ramp)
         offset = binary(BinaryOp.MUL, binary(BinaryOp.MUL, piece, integer(side)), index.stride)
         return Ramp(binary(BinaryOp.ADD, index.base, offset), index.stride, side)
 
-    places[found.axis] = part(places[found.axis])
+    places[copy_.axis] = part(places[copy_.axis])
     return Store(
         store.buffer,
         (*store.indices[:-1], part(store.indices[-1])),
@@ -156,13 +158,13 @@ def _at(store: Store, name: str, value: Expr) -> Store:
 
 
 def _is_row(store: Store) -> bool:
-    """Whether a vector is stored where it is contiguous."""
+    """Return whether the stored vector is contiguous."""
     *outer, last = store.indices
     is_contiguous = isinstance(last, Ramp) and last.stride == integer(1)
     return is_contiguous and not any(isinstance(index, Ramp) for index in outer)
 
 
-def _may_interchange(found: Transposition, loops: Sequence[For]) -> bool:
-    """Whether no element is stored twice, so that the order of the loops does not matter."""
-    place = flat_place(found.store.buffer, found.store.indices)
-    return place is not None and are_distinct(place, loops, found.lanes - 1)
+def _may_interchange(copy_: Transposition, loops: Sequence[For]) -> bool:
+    """Return whether no element is stored twice, so that the loops may be interchanged."""
+    offset = flat_offset(copy_.store.buffer, copy_.store.indices)
+    return offset is not None and are_distinct(offset, loops, copy_.lanes - 1)

@@ -8,7 +8,7 @@ vectorized j in 0..14:              X[ramp(0, 1, 8)] = broadcast(1, 8)
                                     if ramp(0, 1, 8) < broadcast(6, 8):
                                         X[ramp(8, 1, 8)] = broadcast(1, 8)
 
-A loop whose iterations depend on each other, or go apart, runs serially instead.
+A loop whose iterations depend on each other, or diverge, runs serially instead.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from ansorc.ir.stmt import (
 )
 
 MAX_UNROLLED_CHUNKS = 16
-"""More vectors than this run in a loop, lest the code outgrow the instruction cache."""
+"""More vectors than this run in a loop, so that the code fits the instruction cache."""
 
 
 def vectorize_loops(function: Function, vectors: VectorUnit) -> Function:
     """Return `function` without VECTORIZED loops.
 
-    The widest element that a loop accesses decides how many lanes it has (see `lane_groups`).
+    The widest element that a loop accesses determines its lanes (see `lane_groups`).
     """
     accesses = Accesses(function.body)
     groups = lane_groups(accesses, vectors)
@@ -75,9 +75,9 @@ class _Piece:
     chunks: int
     lanes: int
     wanted: int = 0
-    """How many lanes of the only vector are wanted, 0 if all are."""
+    """The number of used lanes of the only vector; 0 if all are used."""
     vectors: int = 1
-    """Vectors of the processor in all chunks."""
+    """The number of processor vectors in all chunks."""
 
 
 class _Vectorizing:
@@ -92,7 +92,7 @@ class _Vectorizing:
                 return stmt
             case For(var, extent, kind, body, _):
                 if kind is LoopKind.VECTORIZED:
-                    return self._vectorized(stmt, ranges)
+                    return self._vectorize(stmt, ranges)
                 new = self.stmt(body, {**ranges, var.name: (0, extent - 1)})
                 return stmt if new is body else replace(stmt, body=new)
             case If(condition, then, otherwise):
@@ -109,7 +109,7 @@ class _Vectorizing:
             case _:
                 assert_never(stmt)
 
-    def _vectorized(self, loop: For, ranges: dict[str, Interval]) -> Stmt:
+    def _vectorize(self, loop: For, ranges: dict[str, Interval]) -> Stmt:
         span = self._accesses.below(loop)
         if _contains_vectorized(loop.body) or not are_iterations_independent(span):
             return self._sequential(loop, ranges)
@@ -118,7 +118,7 @@ class _Vectorizing:
         pieces = _pieces(loop.extent, group, is_masked=is_masked)
         masks = may_mask(span, self._vectors)
         try:
-            parts = [_widened(loop, piece, ranges, may_mask=masks) for piece in pieces]
+            parts = [_widen(loop, piece, ranges, may_mask=masks) for piece in pieces]
         except NotWidenableError:
             return self._sequential(loop, ranges)
         return parts[0] if len(parts) == 1 else Seq(tuple(parts))
@@ -128,7 +128,7 @@ class _Vectorizing:
         return self.stmt(replace(loop, kind=kind), ranges)
 
 
-def _widened(loop: For, piece: _Piece, ranges: dict[str, Interval], *, may_mask: bool) -> Stmt:
+def _widen(loop: For, piece: _Piece, ranges: dict[str, Interval], *, may_mask: bool) -> Stmt:
     if piece.chunks == 1:
         base = integer(piece.start)
         lanes = LaneRange(loop.var.name, base, piece.lanes, dict(ranges), wanted=piece.wanted)
@@ -144,8 +144,10 @@ def _widened(loop: For, piece: _Piece, ranges: dict[str, Interval], *, may_mask:
 
 
 def _pieces(extent: int, group: LaneGroup, *, is_masked: bool) -> list[_Piece]:
-    """Return native vectors for 0 … extent - 1, first those that are worked on together, and for
-    what is left a masked one, or vectors of powers of two of lanes."""
+    """Return the vectors for 0 … extent - 1: first those that are worked on together, then others.
+
+    The rest takes a masked vector, or vectors of powers of two of lanes.
+    """
     native, pieces, start = group.native, list[_Piece](), 0
     together = group.interleaved
     while together:

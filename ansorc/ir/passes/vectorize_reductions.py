@@ -1,4 +1,4 @@
-"""Turn VECTORIZED loops that add up terms into sums in lanes, which are added up at the end.
+"""Turn VECTORIZED reductions into sums in lanes, which are added up at the end.
 
 for r in 0..9:                         alloc S.lanes: float32[4, 8] register
     vectorized k in 0..70:             unrolled v, vectorized l: S.lanes[v, l] = 0
@@ -10,8 +10,8 @@ for r in 0..9:                         alloc S.lanes: float32[4, 8] register
                                                S.lanes[0, l] += (A[r, 64 + l] if l < 6 else 0)
                                        S[i] = S[i] + reduce_sum(all of S.lanes)
 
-Several vectors of sums run side by side, so that none waits for the addition before it. The terms
-are added in another order, which is what the mark allows (docs/language.md).
+Several vectors of sums are used in turn, so that no addition waits for the one before it. The terms
+are added in another order, as the mark allows (docs/language.md).
 """
 
 from __future__ import annotations
@@ -60,12 +60,10 @@ from ansorc.ir.stmt import (
     Store,
 )
 from ansorc.ir.substitute import substitute
-from ansorc.target.costs import CORE
+from ansorc.target.code_facts import INDEPENDENT_SUMS
 
-INDEPENDENT_SUMS = 8
-"""Vectors of sums that keep two units busy that add in four cycles."""
 CALLING_SUMS = 2
-"""Vectors of sums whose terms call functions: a term takes far longer than its addition."""
+"""The vectors of sums if terms call functions: a term takes far longer than its addition."""
 CHEAP_CALLS = ("sqrt", "abs", "floor", "ceil", "round", "fma")
 
 _SEQUENTIAL = (LoopKind.SERIAL, LoopKind.UNROLLED)
@@ -75,29 +73,27 @@ VectorCount: TypeAlias = int | npt.NDArray[Any]
 def vectorize_reductions(
     function: Function,
     vector_bytes: int,
-    vector_registers: int,
+    tile_registers: int,
     last_cache_bytes: int,
     streaming_sums: int,
 ) -> Function:
     """Return `function` with the reductions of VECTORIZED loops in lanes of REGISTER buffers.
 
-    The sums are kept over all loops around that only add to the same elements. A tile of rows
-    that needs more than `CORE.tile_ratio` times `vector_registers` is left as it is. Tensors
-    larger than `last_cache_bytes` are taken to come from memory, of which `streaming_sums` vectors
-    are added up beside each other.
+    The sums are kept over all loops around that only add to the same elements. A tile of rows that
+    needs more than `tile_registers` vectors is not changed. Tensors larger than `last_cache_bytes`
+    are assumed to come from memory; they use at most `streaming_sums` vectors of sums.
     """
-    found: dict[int, ReductionLoop] = {}
-    body = with_reductions(function.body, found, Known())
-    if not found:
+    reductions: dict[int, ReductionLoop] = {}
+    body = with_reductions(function.body, reductions, Known())
+    if not reductions:
         return function
-    registers = int(CORE.tile_ratio * vector_registers)
-    limits = _Limits(vector_bytes, registers, last_cache_bytes, streaming_sums)
-    body = _InLanes(body, found, limits).stmt(body)
+    limits = _Limits(vector_bytes, tile_registers, last_cache_bytes, streaming_sums)
+    body = _InLanes(body, reductions, limits).stmt(body)
     return replace(function, body=body)
 
 
 def wanted_sums(*, calls: bool, streams: bool, streaming_sums: int) -> int:
-    """Return how many vectors of sums are added up beside each other, for all rows of a tile.
+    """Return the number of independent vectors of sums for all rows of a tile.
 
     `calls` and `streams`: whether the terms call functions, and whether they come from memory.
     """
@@ -130,24 +126,24 @@ class _Sums:
     tile: PromotedTile
     buffer: Buffer
     around: For | None = None
-    """A loop of nothing but the reduction's, `turns` iterations of which have sums of their own."""
+    """A loop around the reduction loop alone; `turns` of its iterations have separate sums."""
     turns: int = 1
 
     @property
     def count(self) -> int:
-        """Vectors for each element of the tile, in a turn."""
+        """The vectors for each element of the tile, in a turn."""
         return self.buffer.shape[-2] // self.turns
 
     @property
     def lanes(self) -> int:
-        """Lanes of a vector."""
+        """The lanes of a vector."""
         return self.buffer.shape[-1]
 
 
 class _InLanes:
-    def __init__(self, body: Stmt, found: dict[int, ReductionLoop], limits: _Limits) -> None:
+    def __init__(self, body: Stmt, reductions: dict[int, ReductionLoop], limits: _Limits) -> None:
         self._accesses = Accesses(body)
-        self._found = found
+        self._found = reductions
         self._limits = limits
         self._made: dict[int, Stmt] = {}
         self._uses: dict[str, int] = {}
@@ -182,7 +178,7 @@ class _InLanes:
             body = self.stmt(loop.body)
             made = loop if body is loop.body else replace(loop, body=body)
         for each in sums:
-            made = Allocate(each.buffer, Seq((_filled(each), made, _read_out(each))))
+            made = Allocate(each.buffer, Seq((_fill(each), made, _read_out(each))))
         return made
 
     def _sums(self, loop: For) -> list[_Sums]:
@@ -197,11 +193,11 @@ class _InLanes:
                 reduction = self._found.get(id(around[0]))
                 loops = access.loops[span.depth :]
                 near = [x for x in loops if x.body is around[0]]
-                sums = None if reduction is None else self._kept(reduction, span, near)
+                sums = None if reduction is None else self._keep(reduction, span, near)
                 result += [] if sums is None else [sums]
         return result
 
-    def _kept(self, reduction: ReductionLoop, span: Span, near: list[For]) -> _Sums | None:
+    def _keep(self, reduction: ReductionLoop, span: Span, near: list[For]) -> _Sums | None:
         buffer = reduction.store.buffer
         accesses = [access for access in span.accesses if access.buffer.name == buffer.name]
         if len(accesses) != 2 or not self._accesses.may_move(buffer, span):
@@ -216,8 +212,8 @@ class _InLanes:
         near = [x for x in near if x.kind in _SEQUENTIAL and x not in tile.loops]
         around = near[0].extent if near else 1
         most, rows = reduction.loop.extent // lanes, tile.register.elements
-        found = vectors_and_turns(self._wanted(reduction), rows, most, around)
-        vectors, turns = (int(number) for number in found)
+        counts = vectors_and_turns(self._count_wanted(reduction), rows, most, around)
+        vectors, turns = (int(number) for number in counts)
         shape = (*tile.register.shape, turns * vectors, lanes)
         register = Buffer(name, shape, buffer.dtype, Scope.REGISTER)
         return _Sums(reduction, tile, register, near[0] if turns > 1 else None, turns)
@@ -229,8 +225,8 @@ class _InLanes:
         limit = self._limits.vector_bytes // widest
         return min(limit, 1 << (reduction.loop.extent - 1).bit_length())
 
-    def _wanted(self, reduction: ReductionLoop) -> int:
-        """Return how many vectors of sums all elements of a tile are to have."""
+    def _count_wanted(self, reduction: ReductionLoop) -> int:
+        """Return the number of vectors of sums for all elements of a tile."""
         loads = (part.buffer for part in walk(reduction.term) if isinstance(part, Load))
         return wanted_sums(
             calls=calls_function(reduction.term),
@@ -242,10 +238,10 @@ class _InLanes:
 def vectors_and_turns(
     wanted: int, rows: VectorCount, most: VectorCount, around: VectorCount
 ) -> tuple[VectorCount, VectorCount]:
-    """Return how many vectors of sums each row of a tile gets, and how many turns have their own.
+    """Return the vectors of sums of each row of a tile, and the number of turns with own sums.
 
-    Of integers, or of arrays of them: `wanted` vectors for all `rows` together, `most` of a row,
-    `around` iterations of the loop around the reduction, a divisor of which are the turns.
+    All are integers or arrays of them: `wanted` vectors for all `rows` together, at most `most` for
+    a row, and `around` iterations of the loop around, which the turns divide.
     """
     each = np.maximum(wanted // rows, 1)
     vectors = np.clip(most, 1, each)
@@ -255,22 +251,22 @@ def vectors_and_turns(
     return vectors, turns
 
 
-def _filled(sums: _Sums) -> Stmt:
-    """Return what gives all sums their first value."""
+def _fill(sums: _Sums) -> Stmt:
+    """Return the statements that set all sums to the identity."""
     start = identity(sums.reduction.op, sums.buffer.dtype)
     count = sums.count * sums.turns
-    fill = _vectors_of(sums, count, lambda place, _: Store(sums.buffer, place, start))
+    fill = _vectors_of(sums, count, lambda indices, _: Store(sums.buffer, indices, start))
     return nest(sums.tile.loops, fill)
 
 
 def _in_turns(sums: _Sums) -> Stmt:
-    """Return the loop around the reduction, each iteration of a turn with sums of its own."""
+    """Return the loop around the reduction; each iteration of a turn has its own sums."""
     loop = sums.around
     if loop is None:
         return _updates(sums)
     turn, rounds = Var(f"{loop.var.name}.turn"), Var(f"{loop.var.name}.round")
-    place = {loop.var.name: rounds * sums.turns + turn}
-    body = substitute(_updates(sums, turn * sums.count), place)
+    iteration = {loop.var.name: rounds * sums.turns + turn}
+    body = substitute(_updates(sums, turn * sums.count), iteration)
     body = For(turn, sums.turns, LoopKind.UNROLLED, body)
     return replace(loop, var=rounds, extent=loop.extent // sums.turns, body=body)
 
@@ -302,8 +298,8 @@ def _updates(sums: _Sums, first: Expr | None = None) -> Stmt:
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
 
-def _update(sums: _Sums, place: Indices, position: Expr, *, is_last: bool = False) -> Stmt:
-    """Return the body of the reduction, adding the term at `position` to the sum at `place`.
+def _update(sums: _Sums, indices: Indices, position: Expr, *, is_last: bool = False) -> Stmt:
+    """Return the body of the reduction, adding the term at `position` to the sum at `indices`.
 
     In the last vector the terms beyond the extent are the identity.
     """
@@ -312,16 +308,16 @@ def _update(sums: _Sums, place: Indices, position: Expr, *, is_last: bool = Fals
     if is_last:
         nothing = identity(op, sums.buffer.dtype)
         term = Select(compare(CompareOp.LT, loop.var, loop.extent), term, nothing)
-    store = Store(sums.buffer, place, Binary(op, Load(sums.buffer, place), term))
+    store = Store(sums.buffer, indices, Binary(op, Load(sums.buffer, indices), term))
     return substitute(nest(perfect_nest(loop.body)[0], store), {loop.var.name: position})
 
 
 def _vectors_of(
     sums: _Sums, count: int, body: Callable[[Indices, Expr], Stmt], first: Expr | None = None
 ) -> Stmt:
-    """Return `body` for `count` vectors of sums in lanes, given each sum's place and number.
+    """Return `body` for `count` vectors of sums in lanes, called with indices and number of a sum.
 
-    Their places begin with `first`; without it, with 0.
+    Vectors are counted from `first`, by default from 0.
     """
     name, lanes = sums.reduction.loop.var.name, sums.lanes
     lane, vector = Var(f"{name}.lane"), Var(f"{name}.vector")
@@ -334,7 +330,7 @@ def _vectors_of(
 
 
 def _read_out(sums: _Sums) -> Stmt:
-    """Return what combines all sums of an element with what it was before."""
+    """Return the statements that add all sums of an element to its value."""
     op, tile = sums.reduction.op, sums.tile
     lanes = Ramp(integer(0), integer(1), sums.lanes)
     vectors: list[Expr] = [

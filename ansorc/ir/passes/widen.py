@@ -10,7 +10,7 @@ from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Not, Ramp
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import uses
+from ansorc.ir.passes.queries import uses
 from ansorc.ir.passes.widen_expr import ExprWidener, LaneRange, NotWidenableError
 from ansorc.ir.stmt import (
     Allocate,
@@ -28,10 +28,10 @@ from ansorc.ir.stmt import (
 
 
 def widen(stmt: Stmt, lanes: LaneRange, *, may_mask: bool = False) -> Stmt:
-    """Return `stmt` run once for all lanes; raise NotWidenableError where they go apart.
+    """Return `stmt` run once for all lanes; raise NotWidenableError if that is not possible.
 
-    The iterations have to be independent (see `independence`). With `may_mask` lanes that go
-    apart are masked, else run one by one.
+    The iterations must be independent (see `independence`). With `may_mask`, diverging lanes are
+    masked; else they run one by one.
     """
     return _Widener(lanes, may_mask=may_mask).stmt(stmt)
 
@@ -44,9 +44,9 @@ class _Widener:
         self._may_mask = may_mask
         self._exprs = ExprWidener(lanes)
         self._everywhere = ExprWidener(lanes, lanes.mask)
-        """For what is computed in unwanted lanes too."""
+        """For values that are computed in unused lanes, too."""
         self._where: list[Expr] = []
-        """The conditions on lanes, of the Ifs around."""
+        """The conditions on lanes of the Ifs around."""
 
     def stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
@@ -71,13 +71,13 @@ class _Widener:
                 assert_never(stmt)
 
     def _own(self, buffer: Buffer) -> Buffer:
-        """Return a buffer with an element for each lane where `buffer` has one element."""
+        """Return a buffer with an element for each lane for every element of `buffer`."""
         count = self._lanes.count
         if count == 1:
             return buffer
-        own = replace(buffer, name=f"{buffer.name}.x{count}", shape=(*buffer.shape, count))
-        self._lanes.private[buffer.name] = (own, Ramp(integer(0), integer(1), count))
-        return own
+        wide_ = replace(buffer, name=f"{buffer.name}.x{count}", shape=(*buffer.shape, count))
+        self._lanes.private[buffer.name] = (wide_, Ramp(integer(0), integer(1), count))
+        return wide_
 
     def _store(self, store: Store) -> Stmt:
         mask = self._mask(store.buffer)
@@ -92,7 +92,7 @@ class _Widener:
         return new if mask is None else If(mask, new)
 
     def _mask(self, buffer: Buffer) -> Expr | None:
-        """Return the lanes in which stores to `buffer` happen, None if that may be all of them."""
+        """Return the mask of lanes that may store to `buffer`; None if all may."""
         padding = self._lanes.mask
         if not self._where:
             return None if self._lanes.owns(buffer) else padding
@@ -103,7 +103,7 @@ class _Widener:
         if not is_vector:
             otherwise = None if stmt.otherwise is None else self.stmt(stmt.otherwise)
             return If(test, self.stmt(stmt.then), otherwise)
-        apart = self._masked(stmt, test) if self._may_mask else None
+        apart = self._mask_stores(stmt, test) if self._may_mask else None
         all_hold = [self._for_all(part) for part in conjuncts(stmt.condition)]
         known = [test for test in all_hold if test is not None]
         if len(known) != len(all_hold) or stmt.otherwise is not None:
@@ -112,8 +112,8 @@ class _Widener:
             return apart
         return If(conjunction(known), self.stmt(stmt.then), apart or self._one_by_one(stmt))
 
-    def _masked(self, stmt: If, test: Expr) -> Stmt | None:
-        """Return `stmt` with masked stores, None where what it stores may change its condition."""
+    def _mask_stores(self, stmt: If, test: Expr) -> Stmt | None:
+        """Return `stmt` with masked stores; None if its stores may change its condition."""
         is_alone = isinstance(stmt.then, Store) and stmt.otherwise is None
         if not is_alone and any(isinstance(part, Load) for part in walk(test)):
             return None
@@ -126,7 +126,7 @@ class _Widener:
         return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
     def _for_all(self, condition: Expr) -> Expr | None:
-        """Return the scalar condition that holds where `condition` holds for every lane."""
+        """Return the scalar condition that `condition` holds for every lane."""
         test, is_vector = self._exprs.wide(condition)
         if not is_vector:
             return test
@@ -148,15 +148,15 @@ class _Widener:
     def _one_by_one(self, stmt: Stmt) -> Stmt:
         """Return `stmt` as a loop over the lanes."""
         lane = self._lanes.lane
-        private = {name: (own, lane) for name, (own, _) in self._lanes.private.items()}
+        private = {name: (wide_, lane) for name, (wide_, _) in self._lanes.private.items()}
         base = _plus(self._lanes.base, lane)
-        one = LaneRange(self._lanes.name, base, 1, dict(self._lanes.ranges), dict(private))
+        single = LaneRange(self._lanes.name, base, 1, dict(self._lanes.ranges), dict(private))
         kind = LoopKind.UNROLLED if uses_registers(stmt) else LoopKind.SERIAL
-        return For(lane, self._lanes.wanted or self._lanes.count, kind, widen(stmt, one))
+        return For(lane, self._lanes.wanted or self._lanes.count, kind, widen(stmt, single))
 
 
 def uses_registers(stmt: Stmt) -> bool:
-    """Whether `stmt` accesses registers, whose indices must become constants."""
+    """Return whether `stmt` accesses registers, whose indices must become constants."""
     return any(
         isinstance(part, Load | Store) and part.buffer.scope is Scope.REGISTER
         for part in walk(stmt)

@@ -13,13 +13,12 @@ from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Expr, Ramp, Var, dtype_o
 from ansorc.ir.node import Node, rewrite, walk
 
 
-def widened_operand(
+def widen_operand(
     operand: Expr, terms: int, variable: str, base: Expr, count: int
 ) -> tuple[Expr, bool]:
     """Return `operand`, of `terms` lanes, for `count` values of `variable` from `base` on.
 
-    One that does not use the variable is the same for all: it keeps its lanes. The bool says
-    whether it got more.
+    An operand that does not use the variable keeps its lanes. The bool is whether it was widened.
     """
     is_varying = any(_is_variable(part, variable) for part in walk(operand))
     if count == 1 or not is_varying:

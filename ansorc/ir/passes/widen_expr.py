@@ -37,15 +37,15 @@ from ansorc.ir.expr import (
     const,
 )
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import uses
-from ansorc.ir.passes.widen_dot import widened_operand
+from ansorc.ir.passes.queries import uses
+from ansorc.ir.passes.widen_dot import widen_operand
 
 Wide: TypeAlias = tuple[Expr, bool]
 """An expression, and whether it is a vector with an element for each lane."""
 
 
 class NotWidenableError(Exception):
-    """The statement has no form that runs in lanes; it stays a loop."""
+    """The statement cannot run in lanes; it stays a loop."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class LaneRange:
     """The values `base … base + count - 1` of the variable `name`, one for each lane.
 
     With `count` 1 widening is substitution. `ranges` bounds the variables around the expression.
-    Of the lanes only the first `wanted` are, where that is not 0.
+    If `wanted` is not 0, only the first `wanted` lanes are used.
     """
 
     name: str
@@ -61,31 +61,31 @@ class LaneRange:
     count: int
     ranges: dict[str, Interval]
     private: dict[str, tuple[Buffer, Expr]] = field(default_factory=dict[str, tuple[Buffer, Expr]])
-    """What stands for a buffer that each lane has for itself, and the index of the lane in it."""
+    """The replacement of a private buffer of each lane, and the index of the lane in it."""
     wanted: int = 0
 
     @property
     def lane(self) -> Var:
-        """The number of a lane, where lanes are considered one after another."""
+        """The number of a lane, if lanes are processed one after another."""
         return Var(f"{self.name}.lane")
 
     @property
     def mask(self) -> Expr | None:
-        """Whether each lane is wanted, None where all are."""
+        """The mask of used lanes; None if all are used."""
         if not self.wanted:
             return None
         lanes = Ramp(integer(0), integer(1), self.count)
         return Compare(CompareOp.LT, lanes, Broadcast(integer(self.wanted), self.count))
 
     def owns(self, buffer: Buffer) -> bool:
-        """Whether each lane, wanted or not, has an element of its own of `buffer`."""
+        """Return whether each lane, used or not, has its own element of `buffer`."""
         return buffer.scope is Scope.REGISTER or buffer.name in self.private
 
 
 class ExprWidener:
-    """Widens expressions to the given lanes; what all lanes share stays scalar.
+    """Widens expressions to the given lanes; values that all lanes share stay scalar.
 
-    With `mask` the lanes outside it load nothing, and have 0 instead.
+    With `mask`, lanes outside it load nothing and have 0 instead.
     """
 
     __slots__ = ("_lanes", "_mask", "_memo")
@@ -96,35 +96,35 @@ class ExprWidener:
         self._memo: dict[int, tuple[Expr, Wide]] = {}
 
     def wide(self, expr: Expr) -> Wide:
-        """Return `expr` for all lanes, as a scalar where that is the same for all."""
+        """Return `expr` for all lanes, as a scalar if it is the same for all."""
         known = self._memo.get(id(expr))
         if known is None:
-            known = self._memo[id(expr)] = (expr, self._widened(expr))
+            known = self._memo[id(expr)] = (expr, self._widen(expr))
         return known[1]
 
     def forget(self) -> None:
-        """Widen all expressions anew."""
+        """Clear the cache of widened expressions."""
         self._memo.clear()
 
     def spread(self, wide: Wide) -> Expr:
-        """Return a vector, by repeating what is a scalar."""
+        """Return a vector; a scalar is repeated."""
         expr, is_vector = wide
         return expr if is_vector else Broadcast(expr, self._lanes.count)
 
     def place(
         self, buffer: Buffer, indices: tuple[Expr, ...]
     ) -> tuple[Buffer, tuple[Expr, ...], bool]:
-        """Return the buffer and indices that stand for `buffer[indices]`, and if it is a vector."""
+        """Return the buffer and indices for `buffer[indices]`, and whether it is a vector."""
         wide = [self.wide(index) for index in indices]
-        places = tuple(index for index, _ in wide)
+        indices_ = tuple(index for index, _ in wide)
         is_vector = any(vector for _, vector in wide)
         private = self._lanes.private.get(buffer.name)
         if private is None:
-            return buffer, places, is_vector
-        own, lane = private
-        return own, (*places, lane), is_vector or isinstance(lane, Ramp)
+            return buffer, indices_, is_vector
+        buffer_, lane = private
+        return buffer_, (*indices_, lane), is_vector or isinstance(lane, Ramp)
 
-    def _widened(self, expr: Expr) -> Wide:
+    def _widen(self, expr: Expr) -> Wide:
         match expr:
             case Const():
                 return expr, False
@@ -140,15 +140,15 @@ class ExprWidener:
             case Select():
                 return self._select(expr)
             case Cast() | Checked():
-                return self._converted(expr)
+                return self._convert(expr)
             case Call(name, args):
                 new, is_vector = self._alike([self.wide(arg) for arg in args])
                 return Call(name, tuple(new)), is_vector
             case Dot():
                 return self._dot(expr)
             case Load(buffer, indices):
-                own, places, is_vector = self.place(buffer, indices)
-                load = Load(own, places)
+                buffer_, indices_, is_vector = self.place(buffer, indices)
+                load = Load(buffer_, indices_)
                 if self._mask is None or not is_vector or self._lanes.owns(buffer):
                     return load, is_vector
                 zero = Broadcast(const(0, buffer.dtype), self._lanes.count)
@@ -160,8 +160,8 @@ class ExprWidener:
             case _:
                 assert_never(expr)
 
-    def _converted(self, expr: Cast | Checked) -> Wide:
-        """Lanes that are not wanted are not checked."""
+    def _convert(self, expr: Cast | Checked) -> Wide:
+        """Return a widened conversion or check; unused lanes are not checked."""
         if isinstance(expr, Cast):
             new, is_vector = self.wide(expr.operand)
             return Cast(expr.dtype, new), is_vector
@@ -170,10 +170,10 @@ class ExprWidener:
             condition = Select(
                 self._mask, condition, Broadcast(const(True, BOOL), self._lanes.count)
             )
-        value, told = self.wide(expr.value), [self.wide(arg) for arg in expr.args]
-        if not is_vector and any(wide for _, wide in told):
+        value, details = self.wide(expr.value), [self.wide(arg) for arg in expr.args]
+        if not is_vector and any(wide for _, wide in details):
             raise NotWidenableError
-        args = tuple(self.spread(arg) if is_vector else arg[0] for arg in told)
+        args = tuple(self.spread(arg) if is_vector else arg[0] for arg in details)
         new = self.spread(value) if is_vector else value[0]
         return Checked(new, condition, expr.kind, expr.about, args), is_vector or value[1]
 
@@ -184,7 +184,7 @@ class ExprWidener:
         return Ramp(lanes.base, integer(1), lanes.count), True
 
     def _alike(self, parts: Sequence[Wide]) -> tuple[list[Expr], bool]:
-        """Return all as vectors where one is, else all as the scalars that they are."""
+        """Return all parts as vectors if one of them is, else all as scalars."""
         is_vector = any(vector for _, vector in parts)
         return [self.spread(part) if is_vector else part[0] for part in parts], is_vector
 
@@ -198,7 +198,7 @@ class ExprWidener:
         return Binary(op, a, b), True
 
     def _ramp(self, op: BinaryOp, left: Expr, right: Expr) -> Wide | None:
-        """Return arithmetic on evenly spaced integers as a ramp, where the result is one."""
+        """Return arithmetic on evenly spaced integers as a ramp; None if the result is not one."""
         first, second = self._steps(left), self._steps(right)
         if first is None or second is None:
             return None
@@ -249,7 +249,7 @@ class ExprWidener:
         if any(isinstance(part, Load) and part.buffer.name in lanes.private for part in parts):
             raise NotWidenableError
         (left, varies), (right, also_varies) = (
-            widened_operand(side, expr.terms, lanes.name, lanes.base, lanes.count)
+            widen_operand(side, expr.terms, lanes.name, lanes.base, lanes.count)
             for side in (expr.left, expr.right)
         )
         total = self.wide(expr.total)
@@ -264,7 +264,7 @@ class ExprWidener:
         return Ramp(base, integer(step), self._lanes.count), True
 
     def _steps(self, expr: Expr) -> tuple[Expr, int] | None:
-        """Return base and step of a ramp or an int64 scalar, None for anything else."""
+        """Return base and step of a ramp or an int64 scalar; None for other expressions."""
         match expr:
             case Ramp(base, Const(step, _), _):
                 return base, int(step)
@@ -274,7 +274,7 @@ class ExprWidener:
                 return None
 
     def _at(self, expr: Expr) -> Expr:
-        """Return the element of a ramp, or the scalar, that the lane `LaneRange.lane` has."""
+        """Return the element of a ramp for the lane `LaneRange.lane`, or the scalar."""
         match expr:
             case Ramp(base, stride, _):
                 return Binary(BinaryOp.ADD, base, Binary(BinaryOp.MUL, self._lanes.lane, stride))

@@ -18,7 +18,7 @@ from itertools import chain
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary, compare, const
-from ansorc.ir.transform import Transform, combined, transformed
+from ansorc.ir.transform import Transform, combine_rows, transform_buffer
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.lang.definitions.windows import Convolution, SlidingWindow, convolution_of
@@ -86,7 +86,7 @@ def _apply_filter(op: ComputeOp, filter_: Filter, windows: int) -> Redefinition 
     if not tiles:
         return None
     transforms = tuple(Transform(each.window.weight_dimension, filter_.weight) for each in tiles)
-    weight = transformed(convolution.weight.buffer, transforms)
+    weight = transform_buffer(convolution.weight.buffer, transforms)
     spread = _spread(op, convolution.data.buffer, tiles)
     product = _product(op, convolution, tiles, (spread.buffer, weight))
     return Redefinition((spread, product, _result(op, tiles, product.buffer)), weight, transforms)
@@ -171,7 +171,7 @@ def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_TileGrid]) -> Comput
         load = Load(source, tuple(indices))
         return Select(conjunction(inside), load, const(0.0, source.dtype)) if inside else load
 
-    body = combined([(e.filter.data, Var(e.point.name)) for e in tiles], element)
+    body = combine_rows([(e.filter.data, Var(e.point.name)) for e in tiles], element)
     axes = (*points, *chain.from_iterable(dimensions))
     name = _fresh_name(f"{op.name}.spread", {read.name for read in op.reads})
     buffer = Buffer(name, _shape(axes), source.dtype)
@@ -219,7 +219,7 @@ def _result(op: ComputeOp, tiles: Sequence[_TileGrid], product: Buffer) -> Compu
     places = {each.window.axis.name: each.of_result()[0] for each in tiles}
     indices = list(chain.from_iterable(places.get(a.name, [Var(a.name)]) for a in op.axes))
     rows = [(each.filter.result, each.of_result()[1]) for each in tiles]
-    body = combined(rows, lambda points: Load(product, (*map(const, points), *indices)))
+    body = combine_rows(rows, lambda points: Load(product, (*map(const, points), *indices)))
     return replace(op, reduce_axes=(), combiner=None, body=body, hints=())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Unpack
 
 from ansorc.errors import LanguageError
-from ansorc.ir.transform import Matrix, combined
+from ansorc.ir.transform import Matrix, combine_rows
 from ansorc.lang.define import compute
 from ansorc.lang.definitions.filters import F2
 from ansorc.lang.naming import AutoName, stage_name
@@ -144,4 +144,4 @@ def _twice(source: Tensor, matrix: Matrix, names: tuple[str, str], divisor: int 
 
 def _combine(matrix: Matrix, row: Scalar, element: Callable[[int], Scalar]) -> Scalar:
     """Return the sum of the elements times a row of `matrix`; for 16-bit floats in float32."""
-    return Scalar(combined([(matrix, row.expr)], lambda taken: widen(element(taken[0])).expr))
+    return Scalar(combine_rows([(matrix, row.expr)], lambda taken: widen(element(taken[0])).expr))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Var
-from ansorc.ir.transform import transformed_element
+from ansorc.ir.transform import transform_element
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions import DEFINITIONS, Redefinition
 from ansorc.lang.naming import unique_name
@@ -101,7 +101,7 @@ def _with_weight(
         Axis(unique_name(f"ax{n}", taken), extent) for n, extent in enumerate(buffer.shape)
     )
     indices = [Var(axis.name) for axis in axes]
-    body = transformed_element(source, made.transforms, indices)
+    body = transform_element(source, made.transforms, indices)
     names = ",".join(axes[each.dimension].name for each in made.transforms)
     hints = (("simplify_const_tensor_indices", names),)
     weight = ComputeOp(buffer.name, buffer, axes, (), None, body, hints)

@@ -55,7 +55,6 @@ from ansorc.search.space.genes import (
     steps,
 )
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 
 Cycles: TypeAlias = npt.NDArray[np.float64]
 LoopCounts: TypeAlias = npt.NDArray[np.int64]
@@ -367,7 +366,7 @@ class RootLoops:
     extents: Sequence[Extent]
     serial: Cycles
 
-    def fastest(self, cores: int) -> tuple[LoopCounts, Cycles]:
+    def fastest(self, target: Target) -> tuple[LoopCounts, Cycles]:
         """Return how many outer loops are best fused and run in parallel, and the cycles then.
 
         An uneven last round of chunks and the start of the threads are counted. 0 loops where there
@@ -377,7 +376,7 @@ class RootLoops:
         chunks = np.ones(len(self.serial), dtype=np.int64)
         for place, extent in enumerate(self.extents, start=1):
             chunks = chunks * as_array(extent)
-            cycles = self.serial * -(-chunks // cores) / chunks + CORE.fork
+            cycles = self.serial * -(-chunks // target.cores) / chunks + target.costs.fork
             better = (chunks > 1) & (cycles < 0.98 * best)
             best = np.where(better, cycles, best)
             count = np.where(better, place, count)
@@ -393,7 +392,7 @@ def parallel_loops(
     the next one what is handed over. Three ways are compared: as is best for each stage by itself,
     all in parallel that can be, and none.
     """
-    shared = {name: loops.fastest(target.cores) for name, loops in roots.items()}
+    shared = {name: loops.fastest(target) for name, loops in roots.items()}
     each: Way = {}
     for name, (count, cycles) in shared.items():
         pays = cycles < 0.98 * roots[name].serial
@@ -413,7 +412,7 @@ def _cycles(way: Way, handed: Mapping[tuple[str, str], int], target: Target) -> 
     """The cycles of all stages, and of handing over what one thread has to all, or all to one."""
     total = np.sum([cycles for _, cycles in way.values()], axis=0)
     for (source, reader), size in handed.items():
-        part = size / target.cores / CORE.handed_bytes
+        part = size / target.cores / target.costs.handed_bytes
         is_made, is_read = way[source][0] > 0, way[reader][0] > 0
         total = (
             total + part * (~is_made & is_read) + (target.cores - 1) * part * (is_made & ~is_read)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.ir.passes.lane_groups import vector_pieces
-from ansorc.ir.passes.vectorize_reductions import INDEPENDENT_SUMS
 from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.space.genes import Genes
 from ansorc.search.tiles import TileTable, single_row, tile_table
+from ansorc.target.code_facts import INDEPENDENT_SUMS
 
 
 def table_on_cpu(variable: TileVariable) -> TileTable:

@@ -20,7 +20,7 @@ from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
 from ansorc.search.features.index_form import IndexForm, grouped_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift, last_true
-from ansorc.target.costs import CORE
+from ansorc.target import Target
 
 Length: TypeAlias = FloatArray | float
 """One number for each program, [rows], or the same number for all."""
@@ -48,6 +48,8 @@ class Access:
     is_local: bool
     """Whether the tensor is computed inside a loop, so that only a part of it is held."""
     line_bytes: int
+    page_bytes: float
+    """Where asking ahead ends."""
 
     @property
     def rows(self) -> int:
@@ -89,7 +91,7 @@ class Access:
         """[places, rows]: runs of neighbouring elements touched inside each place, or pages of them
         where they are longer."""
         box = self._box
-        pages = np.ceil(box.run * (self.element_bytes / CORE.page_bytes))
+        pages = np.ceil(box.run * (self.element_bytes / self.page_bytes))
         return np.minimum(box.segments * pages, self.lines)
 
     def crowded_bytes(self, way_bytes: int, spare_bytes: int = 0) -> FloatArray:
@@ -198,7 +200,7 @@ def _power_of_two(size: Length) -> FloatArray | np.float32:
 
 
 def accesses_of(
-    nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool = True
+    nests: LoopNests, nest: LoopNest, target: Target, *, is_held: bool = True
 ) -> list[Access]:
     """Return the accesses of the statement of `nest`: the stores first, then the loads.
 
@@ -215,17 +217,18 @@ def accesses_of(
         Access(
             buffer, nest, movements, _shape(nests, buffer, is_held=is_held), zeros, ones, no_limits,
             is_read=op.combiner is not None, is_written=True,
-            is_local=isinstance(nest.stage.attach, At), line_bytes=line_bytes,
+            is_local=isinstance(nest.stage.attach, At),
+            line_bytes=target.cache_line_bytes, page_bytes=target.costs.page_bytes,
         )
         for buffer in op.buffers
     ]  # fmt: skip
-    return [*stores, *_reads(nests, nest, line_bytes, is_held=is_held)]
+    return [*stores, *_reads(nests, nest, target, is_held=is_held)]
 
 
-def _reads(nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool) -> Iterator[Access]:
+def _reads(nests: LoopNests, nest: LoopNest, target: Target, *, is_held: bool) -> Iterator[Access]:
     for buffer, group in grouped_loads(nest.stage.op):
         if buffer.name in nests.state.rewritten:
-            yield _laid_out(nest, buffer, group[0], line_bytes)
+            yield _laid_out(nest, buffer, group[0], target)
             continue
         source = nests.state.source(buffer.name)
         is_local = source is not None and isinstance(source.attach, At)
@@ -244,7 +247,8 @@ def _reads(nests: LoopNests, nest: LoopNest, line_bytes: int, *, is_held: bool) 
             is_read=True,
             is_written=False,
             is_local=is_local,
-            line_bytes=line_bytes,
+            line_bytes=target.cache_line_bytes,
+            page_bytes=target.costs.page_bytes,
         )
 
 
@@ -256,7 +260,7 @@ def _bases(nests: LoopNests, source: Stage) -> list[tuple[int, ...]]:
 
 
 def _laid_out(
-    nest: LoopNest, buffer: Buffer, forms: tuple[IndexForm, ...], line_bytes: int
+    nest: LoopNest, buffer: Buffer, forms: tuple[IndexForm, ...], target: Target
 ) -> Access:
     """A constant in the order of the loops, as `ansorc.schedule.layout` makes it: a dimension for
     each loop that moves it, the vectorised one last."""
@@ -270,7 +274,8 @@ def _laid_out(
     return Access(
         buffer, nest, tuple(nest.alone(loop) for loop in moving), shape,
         (0,) * rank, (1,) * rank, (np.inf,) * rank,
-        is_read=True, is_written=False, is_local=False, line_bytes=line_bytes,
+        is_read=True, is_written=False, is_local=False,
+        line_bytes=target.cache_line_bytes, page_bytes=target.costs.page_bytes,
     )  # fmt: skip
 
 

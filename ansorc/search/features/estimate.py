@@ -22,7 +22,7 @@ from ansorc.search.features.memory import CacheFeatures
 from ansorc.search.features.operations import OperationCounts
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.target import Target
-from ansorc.target.costs import CORE
+from ansorc.target.costs import CoreCosts
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,7 @@ def estimate_features(
     target: Target,
 ) -> EstimateFeatures:
     """Return the estimates of a statement that does `counts` in each iteration."""
+    costs = target.costs
     cores = loops.parallel_extent / np.ceil(loops.parallel_extent / target.cores)
     is_tensorized = bool(stage.iterators) and stage.iterators[-1].mark is Mark.TENSORIZE
     steps = (
@@ -61,14 +62,14 @@ def estimate_features(
         else _arithmetic(counts, registers, target, has_loads=_has_loads(stage, target))
     )
     arithmetic = steps / cores
-    l1 = _moved(caches.l1_bytes, caches.l1_iterations, loops) / CORE.fill_bytes[0] / cores
-    begun = CORE.piece * _moved(caches.l2_pieces, caches.l2_iterations, loops)
-    l2 = _moved(caches.l2_bytes, caches.l2_iterations, loops) / CORE.fill_bytes[1] / cores
-    l3 = _moved(caches.l3_bytes, caches.l3_iterations, loops) / CORE.memory_bytes
+    l1 = _moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
+    begun = costs.piece * _moved(caches.l2_pieces, caches.l2_iterations, loops)
+    l2 = _moved(caches.l2_bytes, caches.l2_iterations, loops) / costs.fill_bytes[1] / cores
+    l3 = _moved(caches.l3_bytes, caches.l3_iterations, loops) / costs.memory_bytes
     roofs = (arithmetic, l1, l2, l3)
     highest = reduce(np.maximum, roofs)
-    total = highest + CORE.overlap * (sum(roofs[1:], roofs[0]) - highest)
-    total = total + begun / cores + CORE.fork * loops.parallel_starts
+    total = highest + costs.overlap * (sum(roofs[1:], roofs[0]) - highest)
+    total = total + begun / cores + costs.fork * loops.parallel_starts
     lanes = target.vector_bytes / 4
     peak = loops.iterations * counts.total / (2 * target.vector_ports * lanes * target.cores)
     return EstimateFeatures(arithmetic, l1, l2, l3, total, np.minimum(peak / total, 1))
@@ -89,22 +90,23 @@ def _arithmetic(
     counts: OperationCounts, registers: RegisterFeatures, target: Target, *, has_loads: bool
 ) -> FloatArray:
     """Cycles of one core for all steps."""
+    costs = target.costs
     ports = target.vector_ports
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
-    busy = counts.vector_instructions * vectors
+    busy = counts.vector_instructions(costs) * vectors
     stores = np.where(in_registers, 0, vectors * (1 + 7 * registers.scattered))
-    control = CORE.step_instructions * (busy + vectors + registers.loads) / registers.step_code
-    latency = _latency(registers, busy + registers.loads + control)
-    is_late = np.maximum(registers.step_code / CORE.code_limit, 1)
+    control = costs.step_instructions * (busy + vectors + registers.loads) / registers.step_code
+    latency = _latency(registers, busy + registers.loads + control, costs)
+    is_late = np.maximum(registers.step_code / costs.code_limit, 1)
     limits = [busy / ports, registers.reloads / ports, stores, latency]
     if has_loads:  # where arithmetic does not read memory, loads take the place of it
-        together = ports if target.is_x86 else CORE.instructions
+        together = ports if target.is_x86 else costs.instructions
         limits.append((busy + registers.reloads) / together)
     step = np.maximum.reduce(limits) * is_late
-    step = step + control / CORE.scalar_ports + _spilling(registers, target, has_loads=has_loads)
-    results = np.where(registers.sums_in_lanes > 0, registers.sums + CORE.combine_lanes, vectors)
-    tile = CORE.tile + np.where(in_registers, results, 0)
+    step = step + control / costs.scalar_ports + _spilling(registers, target, has_loads=has_loads)
+    results = np.where(registers.sums_in_lanes > 0, registers.sums + costs.combine_lanes, vectors)
+    tile = costs.tile + np.where(in_registers, results, 0)
     cycles = registers.steps * step + registers.tiles * tile
     direct = registers.steps * np.maximum(busy / ports, stores)
     return np.where(registers.is_read_out > 0, direct, cycles)
@@ -115,24 +117,26 @@ def _spilling(registers: RegisterFeatures, target: Target, *, has_loads: bool) -
 
     Where arithmetic reads no memory, a step has its operands in registers, and some of the next.
     """
-    spilled = CORE.spill * registers.spilled
-    beside = registers.reloads if has_loads else (CORE.crowding - 1) * registers.sums
+    costs = target.costs
+    spilled = costs.spill * registers.spilled
+    beside = registers.reloads if has_loads else (costs.crowding - 1) * registers.sums
     crowded = registers.sums + beside + 1 - target.vector_registers
     return np.where(registers.is_promoted > 0, np.maximum(spilled, crowded), spilled)
 
 
-def _latency(registers: RegisterFeatures, instructions: FloatArray) -> FloatArray:
+def _latency(registers: RegisterFeatures, instructions: FloatArray, costs: CoreCosts) -> FloatArray:
     """Cycles that a step of so many instructions waits for the sums that it adds to."""
     share = registers.sums_beside / registers.sums
-    overlap = np.maximum(CORE.window / (registers.beside_terms * instructions * share), 1)
+    overlap = np.maximum(costs.window / (registers.beside_terms * instructions * share), 1)
     is_kept = (registers.is_promoted > 0) & (registers.spilled == 0)
     chain = np.where(registers.sums_in_lanes > 0, registers.vectors / registers.sums, 1) / share
-    latency = np.where(is_kept, CORE.late * CORE.add_latency * chain, CORE.memory_add_latency)
+    latency = np.where(is_kept, costs.late * costs.add_latency * chain, costs.memory_add_latency)
     return latency / np.where(registers.is_promoted > 0, overlap, registers.sum_distance)
 
 
 def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
     """Cycles of one core where an instruction does the innermost loop of `stage`."""
+    costs = target.costs
     lanes = target.vector_bytes // stage.op.buffer.dtype.bytes
     is_masked = target.masks_remainders(in_registers=True)
     rows = vectors = visits = repeats = np.asarray(1, dtype=np.int64)
@@ -150,10 +154,10 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
     dots = rows * vectors
     busy = np.maximum(dots, rows + vectors) / target.vector_ports
     spilled = np.maximum(0, dots + vectors + 1 - target.vector_registers)
-    busy = np.maximum(busy, CORE.dot_latency) + CORE.dot_spill * spilled + CORE.loop
+    busy = np.maximum(busy, costs.dot_latency) + costs.dot_spill * spilled + costs.loop
     if not _reads_panel(state, stage):
-        busy = busy + CORE.far_load * vectors
-    return visits * (repeats * busy + 2.0 * dots + CORE.dot_visit)
+        busy = busy + costs.far_load * vectors
+    return visits * (repeats * busy + 2.0 * dots + costs.dot_visit)
 
 
 def _reads_panel(state: State, stage: Stage) -> bool:

@@ -15,7 +15,6 @@ from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.registers import Tile, Vectors
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 from ansorc.target.ways import way_bytes
 
 
@@ -94,12 +93,14 @@ def levels_of(
         crowded = [access.crowded_bytes(way, spare) for access in accesses]
         held = reduce(np.maximum, crowded, places.line_bytes)
         place = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
-        shares = shares or _begun(accesses, place)
+        shares = shares or _begun(accesses, place, target.costs.streams)
         levels.append(_level(places, moved, held, capacity, place, shares))
     return tuple(levels)
 
 
-def _begun(accesses: Sequence[Access], first: npt.NDArray[np.int64]) -> list[FloatArray]:
+def _begun(
+    accesses: Sequence[Access], first: npt.NDArray[np.int64], most_streams: float
+) -> list[FloatArray]:
     """For each access the pieces for each byte that it moves, [rows], `first` being the place of
     the first level.
 
@@ -108,7 +109,7 @@ def _begun(accesses: Sequence[Access], first: npt.NDArray[np.int64]) -> list[Flo
     """
     entries = entries_at(first)
     streams = sum((access.pieces.take(entries) for access in accesses), np.float32(0))
-    begun = entries_at(np.where(streams <= CORE.streams, np.maximum(first - 1, 0), first))
+    begun = entries_at(np.where(streams <= most_streams, np.maximum(first - 1, 0), first))
     return [
         access.pieces.take(begun) / (access.lines.take(begun) * _moved_bytes(access))
         for access in accesses

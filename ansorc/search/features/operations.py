@@ -18,13 +18,13 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import Node, children
-from ansorc.ir.passes.places import reads_memory
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.memo import memoized
-from ansorc.target.costs import CALL_INSTRUCTIONS, CORE
+from ansorc.target.costs import CALL_INSTRUCTIONS, CoreCosts
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +73,14 @@ class OperationCounts:
         plain = self.added + self.multiplied + self.divided + self.compared + self.called
         return 2 * self.fused + plain
 
-    @property
-    def vector_instructions(self) -> float:
-        """Arithmetic instructions for one vector of results, in simple ones' time."""
+    def vector_instructions(self, costs: CoreCosts) -> float:
+        """Return the arithmetic instructions for one vector of results, in simple ones' time."""
         simple = self.fused + self.added + self.multiplied + self.compared
         return (
             simple
             + self.selected
             + self.integer
-            + CORE.division * self.divided
+            + costs.division * self.divided
             + self.call_instructions
         )
 

@@ -19,10 +19,7 @@ import numpy as np
 
 from ansorc.ir.expr import Load
 from ansorc.ir.passes.lane_groups import vector_pieces
-from ansorc.ir.passes.transpose_copies import LEAST_ROWS
-from ansorc.ir.passes.vectorize_loops import MAX_UNROLLED_CHUNKS
 from ansorc.ir.passes.vectorize_reductions import (
-    INDEPENDENT_SUMS,
     calls_function,
     vectors_and_turns,
     wanted_sums,
@@ -33,7 +30,7 @@ from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.loop_nest import LoopNest, NestLoop, Shift, product
 from ansorc.search.memo import memoized
 from ansorc.target import Target
-from ansorc.target.costs import CORE
+from ansorc.target.code_facts import INDEPENDENT_SUMS, LEAST_TRANSPOSED_ROWS, MAX_UNROLLED_CHUNKS
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +175,7 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
 
 def _fits(tile: Tile, written: int, vectors: Vectors, target: Target) -> BoolArray:
     """Where the sums are kept in registers, of `written` bytes for each element of the results."""
-    limit = int(CORE.tile_ratio * target.vector_registers)
+    limit = int(target.costs.tile_ratio * target.vector_registers)
     if vectors.is_reduce:
         return tile.sums <= limit
     return tile.elements * written <= limit * target.vector_bytes
@@ -217,7 +214,7 @@ def _loads(
     if loop is None or reached is None:
         return np.ones_like(extent)
     if isinstance(access.nest.stage.op.bodies[0], Load):
-        has_rows = (access.strides == 1) & (access.nest.extents >= LEAST_ROWS)
+        has_rows = (access.strides == 1) & (access.nest.extents >= LEAST_TRANSPOSED_ROWS)
         turned = np.minimum(reached, chunks * lanes.bit_length())
         reached = np.where(has_rows.any(axis=0), turned, reached)
     return np.where(access.strides[loop] == 1, chunks, reached)

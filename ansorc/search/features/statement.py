@@ -28,7 +28,6 @@ from ansorc.search.features.registers import (
     vectors_of,
 )
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +46,7 @@ class Statement:
     @cached_property
     def accesses(self) -> list[Access]:
         """What it writes, then what it reads."""
-        found = accesses_of(self.nests, self.nest, self.target.cache_line_bytes)
+        found = accesses_of(self.nests, self.nest, self.target)
         return [in_panels(self.nests, access) for access in found]
 
     @cached_property
@@ -73,7 +72,7 @@ class Statement:
     @cached_property
     def registers(self) -> RegisterFeatures:
         """The register tile against the machine."""
-        instructions = self.counts.vector_instructions
+        instructions = self.counts.vector_instructions(self.target.costs)
         return register_features(
             self.tile, self.vectors, self.accesses, self.places, instructions, self.target,
             self._is_read_out(),
@@ -89,7 +88,7 @@ class Statement:
         """1 where all that it reads of other statements inside its loops is in register tiles."""
         op, inside = self.nest.stage.op, self.inside
         is_read_out = np.full(self.nests.rows, bool(inside) and op.combiner is None)
-        most = CORE.tile_ratio * self.target.vector_registers * self.vectors.lanes
+        most = self.target.costs.tile_ratio * self.target.vector_registers * self.vectors.lanes
         for source in inside:
             is_sum = source.op.combiner is not None
             is_read_out &= is_sum & self.nests.nest(source).is_tile(most)

@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ansorc.ir.operator import MATRIX_FUNCTIONS
-from ansorc.ir.passes.gpu.join_stores import NEIGHBOURS
-from ansorc.ir.passes.gpu.overlap_copies import ASYNC_BYTES, is_copy
+from ansorc.ir.passes.gpu.pipeline_shared_copies import is_copy
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.extent import BoolArray, Extent, IntArray
 from ansorc.schedule.stage import Mark
@@ -20,7 +19,6 @@ from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.operations import operation_counts
 from ansorc.search.gpu.kernels import REGISTER_BYTES, ThreadKernel, kernels_of, stages_of
 from ansorc.search.gpu.statements import (
-    WARP,
     Floats,
     LoopRole,
     MemorySpace,
@@ -29,6 +27,8 @@ from ansorc.search.gpu.statements import (
 )
 from ansorc.search.memo import memoized
 from ansorc.target import Target
+from ansorc.target.code_facts import ASYNC_COPY_BYTES, JOINED_RESULTS
+from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
 from ansorc.target.gpu_model import MATRIX_STEP, seconds
 
@@ -149,7 +149,7 @@ def _matrix_function(statement: ThreadStatement) -> str:
 def _matrix_multiply_adds(statement: ThreadStatement) -> Floats:
     """Those of a whole warp, by matrix units."""
     is_by_units = bool(_matrix_function(statement))
-    return statement.iterations * (WARP if is_by_units else 0)
+    return statement.iterations * (WARP_THREADS if is_by_units else 0)
 
 
 def _arithmetic(statement: ThreadStatement) -> Floats:
@@ -299,7 +299,7 @@ def _is_asynchronous(access: ThreadAccess) -> BoolArray:
     """[rows]: whether what it loads goes to shared memory as it is, so many bytes at a time."""
     stage, size = access.statement.stage, access.width * access.buffer.dtype.bytes
     is_shared = stage.scope == "shared" and not access.is_store
-    return np.isin(size, ASYNC_BYTES) & (is_shared and is_copy(stage.op.body))
+    return np.isin(size, ASYNC_COPY_BYTES) & (is_shared and is_copy(stage.op.body))
 
 
 def _waits(access: ThreadAccess) -> Floats:
@@ -319,9 +319,9 @@ def _exchanging(access: ThreadAccess) -> IntArray:
     extent, step = access.lanes[-1]
     size = access.width * access.buffer.dtype.bytes
     pays = (access.width > 1) & (size <= REGISTER_BYTES) & (step == access.width)
-    pays &= (extent % NEIGHBOURS[0] == 0) & (extent * size < SECTOR_BYTES)
+    pays &= (extent % JOINED_RESULTS[0] == 0) & (extent * size < SECTOR_BYTES)
     vectors = access.sizes[-1].astype(np.int64) // access.width
-    return np.where(pays, np.gcd(vectors, NEIGHBOURS[0]), ones)
+    return np.where(pays, np.gcd(vectors, JOINED_RESULTS[0]), ones)
 
 
 def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[SharedAccess]:
@@ -333,7 +333,7 @@ def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[Shared
         if function:
             yield SharedAccess(_matrix_loads(access, function), MATRICES)
         elif kernel.is_by_matrix_units:
-            cycles = access.width * access.buffer.dtype.bytes * WARP / SHARED_BYTES
+            cycles = access.width * access.buffer.dtype.bytes * WARP_THREADS / SHARED_BYTES
             yield SharedAccess(access.requests, np.maximum(1, cycles), access.is_store)
         else:
             yield SharedAccess(access.requests, access.wavefronts, access.is_store)

@@ -24,6 +24,7 @@ from ansorc.search.gpu.description import AnalysedKernel, analysed, seconds_of_k
 from ansorc.search.gpu.statements import MemorySpace, ThreadAccess, ThreadStatement
 from ansorc.search.memo import memoized
 from ansorc.target import Target
+from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import occupancy, resident_blocks
 
 
@@ -175,7 +176,7 @@ def _kernel_features(each: AnalysedKernel, target: Target, rows: int) -> KernelF
     resident = resident_blocks(machine, *taken)
     blocks = np.broadcast_to(np.prod(np.broadcast_arrays(*found.grid), axis=0), (rows,))
     rounds = blocks / (target.gpu.multiprocessors * np.maximum(resident, 1))
-    warps = blocks * -(-found.threads // 32)
+    warps = blocks * -(-found.threads // WARP_THREADS)
     asked = [access.requests * access.sectors * 32.0 for access in found.global_accesses]
     moved = _total(asked, rows) * warps
     banks = [access.requests * access.wavefronts for access in found.shared_accesses]

@@ -9,13 +9,11 @@ from ansorc.schedule.stage import Mark, Stage
 from ansorc.schedule.state import State
 from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, vector_lengths
 from ansorc.target import Target
+from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_limits import exceeds, launch_limits
 from ansorc.target.gpu_occupancy import resident_blocks
 
 MAX_VTHREADS = 8
-VECTOR_BYTES = 16
-"""The widest access to memory."""
-WARP_THREADS = 32
 MAX_TILE = 256
 """Results in the registers of a thread: more leave none for what is multiplied."""
 

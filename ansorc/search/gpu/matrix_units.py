@@ -40,10 +40,11 @@ from ansorc.schedule.steps import (
     Vectorize,
 )
 from ansorc.search.gpu.block_order import MAX_GROUP, in_groups, walked_axes
-from ansorc.search.gpu.tiling import THREADS_OF_LEVEL, VECTOR_BYTES, bound
+from ansorc.search.gpu.tiling import THREADS_OF_LEVEL, bound
 from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import TileVariable
+from ansorc.target.gpu import VECTOR_BYTES
 
 SIDE = 16
 """Rows, and columns, of what the loads of one instruction serve."""

@@ -12,13 +12,13 @@ from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.limits import (
     MAX_TILE,
     MAX_VTHREADS,
-    WARP_THREADS,
     are_launchable,
     is_legal_kernel,
 )
 from ansorc.search.gpu.tiling import SPACE_LEVELS, THREAD, VTHREAD
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
+from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import MAX_THREADS
 
 ROUNDS = 48

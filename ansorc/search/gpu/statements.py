@@ -22,12 +22,11 @@ from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.index_form import IndexForm, grouped_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop, is_flat
+from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import sectors, wavefronts
 
 Floats = NDArray[np.float64]
-WARP = 32
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-VECTOR_BYTES = 16
 
 
 class LoopRole(Enum):
@@ -108,7 +107,7 @@ class ThreadStatement:
         for extent in self.stage.region:
             copies = copies * self.nests.array(extent)
         each = reduce(np.multiply, threads).astype(np.float64)
-        warp = np.minimum(WARP, each)
+        warp = np.minimum(WARP_THREADS, each)
         return np.ceil(copies / warp) / np.ceil(each / warp) / told
 
     @cached_property
@@ -389,7 +388,7 @@ class ThreadAccess:
     def _addresses(self, rows: NDArray[np.intp]) -> IntArray:
         """[rows, 32]: the bytes of each lane of a warp from those of the first."""
         threads = self.statement.product(LoopRole.THREAD)[rows].astype(np.int32)
-        lane = np.minimum(np.arange(WARP, dtype=np.int32), threads[:, None] - 1)
+        lane = np.minimum(np.arange(WARP_THREADS, dtype=np.int32), threads[:, None] - 1)
         total = np.zeros(lane.shape, dtype=np.int64)
         for extent, step in reversed(self.lanes):
             length = extent[rows, None].astype(np.int32)

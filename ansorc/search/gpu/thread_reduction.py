@@ -33,9 +33,10 @@ from ansorc.schedule.steps import (
 )
 from ansorc.search.gpu.binding import is_bound, loads_run_along
 from ansorc.search.gpu.parts import adds_up_parts
-from ansorc.search.gpu.tiling import VECTOR_BYTES, results_of
+from ansorc.search.gpu.tiling import results_of
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import TileVariable
+from ansorc.target.gpu import VECTOR_BYTES
 
 MAX_ROWS = 8
 """Results of one block at most, each by threads of its own."""

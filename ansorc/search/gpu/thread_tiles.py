@@ -14,10 +14,10 @@ import numpy as np
 from ansorc.schedule.extent import IntArray
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.tiles import TileTable, divisors, single_row, tile_table
+from ansorc.target.gpu import WARP_THREADS
 
 WASTE = 8
 """One of so many results may lie beyond the extent, unless it is shorter than a warp."""
-_SMALL = 32
 _ROUND = tuple(sorted(2**power * odd for power in range(11) for odd in (1, 3, 5, 7)))
 """Lengths that are worth trying of any axis, besides its divisors."""
 _SHORT = 4
@@ -65,7 +65,7 @@ def _rows(extent: int, limits: tuple[int, ...], *, is_wide: bool) -> IntArray:
     tile = inner.prod(axis=1)
     outer = -(-extent // tile)
     covered = outer * tile
-    allowed = extent if is_even and not is_wide else max(extent + extent // WASTE, _SMALL)
+    allowed = extent if is_even and not is_wide else max(extent + extent // WASTE, WARP_THREADS)
     fits = (covered <= allowed) & (tile < 2 * extent) | (covered == extent)
     return np.column_stack([outer, inner])[fits]
 

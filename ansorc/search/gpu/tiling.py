@@ -46,6 +46,7 @@ from ansorc.search.sketch.predicates import (
 from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sketch.tiling import is_split, variable_name
+from ansorc.target.gpu import VECTOR_BYTES
 
 BLOCK, GROUP, VTHREAD, THREAD, OUTER, INNER = range(6)
 """The space levels of SSSRRSRS: blocks, of one axis in groups, virtual threads and threads are
@@ -58,8 +59,6 @@ MAX_INNER = 16
 """The largest innermost length of an axis that is not contiguous; else it is a vector."""
 MAX_TERMS = (8, 64)
 """The largest inner lengths of a reduce axis."""
-VECTOR_BYTES = 16
-"""The widest access to memory."""
 
 
 @dataclass(frozen=True)

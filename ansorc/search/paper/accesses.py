@@ -29,6 +29,7 @@ from ansorc.schedule.stage import Stage
 from ansorc.search.features.access import Access, Places, accesses_of, places_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop
+from ansorc.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +363,7 @@ class EarlierStatement:
         )
 
 
-def earlier_statements(nests: LoopNests, nest: LoopNest, line_bytes: int) -> list[EarlierStatement]:
+def earlier_statements(nests: LoopNests, nest: LoopNest, target: Target) -> list[EarlierStatement]:
     """Return the statements before that of `nest` which share loops with it."""
     found: list[EarlierStatement] = []
     for stage in nests.state.stages:
@@ -371,7 +372,7 @@ def earlier_statements(nests: LoopNests, nest: LoopNest, line_bytes: int) -> lis
         shared = 0 if stage.is_inlined else _shared(nests, stage, nest.stage)
         if shared:
             other = nests.nest(stage)
-            accesses = accesses_of(nests, other, line_bytes, is_held=False)
+            accesses = accesses_of(nests, other, target, is_held=False)
             found.append(EarlierStatement(shared, accesses, places_of(other, accesses)))
     return found
 

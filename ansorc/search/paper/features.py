@@ -281,8 +281,8 @@ COLUMNS: tuple[Column, ...] = (
 
 def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     rows, loops = nests.rows, nest.loops
-    accesses = accesses_of(nests, nest, target.cache_line_bytes, is_held=False)
-    earlier = earlier_statements(nests, nest, target.cache_line_bytes)
+    accesses = accesses_of(nests, nest, target, is_held=False)
+    earlier = earlier_statements(nests, nest, target)
     places = places_of(nest, accesses)
     vectorised = [np.full(rows, loop.is_vector) for loop in loops]
     unrolled = [np.full(rows, not loop.is_vector) & loop.is_unrolled for loop in loops]

@@ -30,8 +30,8 @@ def test_arithmetic(one: Linear[str], other: Linear[str], factor: int) -> None:
     before = value(one)
     assert value(one.plus(other, factor)) == before + factor * value(other)
     assert value(one.times(factor)) == factor * before
-    assert value(one.shifted(factor)) == before + factor
-    values = {name: other.shifted(number) for name, number in VALUES.items()}
+    assert value(one.offset_by(factor)) == before + factor
+    values = {name: other.offset_by(number) for name, number in VALUES.items()}
     numbers = {name: value(each) for name, each in values.items()}
     expected = one.constant + sum(one.coefficient(name) * numbers[name] for name in "abc")
     assert value(one.at(values.__getitem__)) == expected

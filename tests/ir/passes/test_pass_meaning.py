@@ -14,16 +14,16 @@ from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Ramp, Select, Var, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.node import walk
-from ansorc.ir.passes.guarded_values import choose_values
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
-from ansorc.ir.passes.hold_tiles import hold_tiles
+from ansorc.ir.passes.if_to_select import if_to_select
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import CPU_PASSES, run_passes
 from ansorc.ir.passes.prefetch import prefetch
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
-from ansorc.ir.passes.rows_in_place import rows_in_place
+from ansorc.ir.passes.promote_shared_tile import promote_shared_tile
+from ansorc.ir.passes.reuse_output_as_scratch import reuse_output_as_scratch
 from ansorc.ir.passes.skip_padding import skip_padding
 from ansorc.ir.passes.stream_stores import stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
@@ -55,12 +55,12 @@ Pass = Callable[[Function], Function]
 PASSES: dict[str, Pass] = {
     "simplify": simplify_stmt,
     "skip_padding": skip_padding,
-    "choose_values": choose_values,
+    "if_to_select": if_to_select,
     "hoist_conditions": hoist_conditions,
     "hoist_values": hoist_values,
-    "rows_in_place": lambda f: rows_in_place(f, 16, 4096),
-    "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 16, 1 << 20, 4),
-    "hold_tiles": lambda f: hold_tiles(f, 1024),
+    "reuse_output_as_scratch": lambda f: reuse_output_as_scratch(f, 16, 4096),
+    "vectorize_reductions": lambda f: vectorize_reductions(f, 32, 32, 1 << 20, 4),
+    "promote_shared_tile": lambda f: promote_shared_tile(f, 1024),
     "promote_accumulators": lambda f: promote_accumulators(f, 1024),
     "promote_little": lambda f: promote_accumulators(f, 64),
     "partition_loops": lambda f: partition_loops(simplify_stmt(f), 256),
@@ -97,7 +97,7 @@ def keeps_order(name: str, function: Function) -> bool:
     seen: list[Function] = []
     run_passes(CPU_PASSES, function, AVX, lambda _, after: seen.append(after))
     stages = [function] if name == "vectorize_reductions" else seen
-    return all(vectorize_reductions(stage, 32, 16, 1 << 20, 4) is stage for stage in stages)
+    return all(vectorize_reductions(stage, 32, 32, 1 << 20, 4) is stage for stage in stages)
 
 
 def assert_alike(
@@ -281,9 +281,9 @@ def test_the_trace_names_every_pass() -> None:
     run_passes(CPU_PASSES, Matmul().function(), AVX, lambda name, function: seen.append(name))
     assert seen == [
         "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
-        "choose_values", "rows_in_place", "vectorize_reductions", "hold_tiles",
+        "if_to_select", "reuse_output_as_scratch", "vectorize_reductions", "promote_shared_tile",
         "promote_accumulators", "vectorize_loops", "transpose_copies", "simplify", "hoist_values",
-        "prefetch", "stream_stores", "place_checks",
+        "prefetch", "stream_stores", "insert_checks",
     ]  # fmt: skip
 
 
@@ -296,10 +296,10 @@ def test_sums_of_what_comes_from_memory_have_fewer_vectors(
     value = Load(total, (const(0),)) + Load(source, (Var("k"),))
     body = For(Var("k"), 1 << 12, VECTORIZED, Store(total, (const(0),), value))
     function_of_sum = Function("sum", (source, total), body)
-    function = vectorize_reductions(function_of_sum, 32, 16, last_cache_bytes, 4)
+    function = vectorize_reductions(function_of_sum, 32, 32, last_cache_bytes, 4)
     (lanes,) = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
     assert lanes.shape == (vectors, 8)
-    narrow = vectorize_reductions(function_of_sum, 32, 16, last_cache_bytes, 1)
+    narrow = vectorize_reductions(function_of_sum, 32, 32, last_cache_bytes, 1)
     (lanes,) = [s.buffer for s in walk(narrow.body) if isinstance(s, Allocate)]
     assert lanes.shape == (1 if vectors == 4 else vectors, 8)
 

@@ -11,7 +11,6 @@ from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
 from ansorc.search.cpu.default import RootLoops, default_steps, parallel_loops, root_of
 from ansorc.target import Target
-from ansorc.target.costs import CORE
 from tests.search.small_dags import check_meaning
 
 TWO = Target.parse("x86_64-linux-gnu -mcpu=znver4 -cores=2")
@@ -66,8 +65,8 @@ def chain() -> State:
 
 def test_what_threads_have_made_has_to_reach_the_one_that_reads_it() -> None:
     state, size = chain(), (1 << 16) * 4
-    moved = size / 2 / CORE.handed_bytes
-    gain = moved + CORE.fork
+    moved = size / 2 / TWO.costs.handed_bytes
+    gain = moved + TWO.costs.fork
     for cycles, count in ((2.1 * gain, 1), (1.9 * gain, 0)):
         roots = {
             "b": RootLoops([1 << 16], np.array([cycles])),
@@ -82,11 +81,11 @@ def test_stages_that_gain_nothing_alone_are_shared_out_with_the_others() -> None
     state = chain()
     roots = {
         "b": RootLoops([8], np.array([40_000.0])),
-        "c": RootLoops([8], np.array([1.9 * CORE.fork])),
+        "c": RootLoops([8], np.array([1.9 * TWO.costs.fork])),
     }
     counts, total = parallel_loops(state, roots, TWO)
     assert (counts["b"], counts["c"]) == (1, 1)
-    assert total[0] == pytest.approx(20_000 + (0.95 + 2) * CORE.fork)
+    assert total[0] == pytest.approx(20_000 + (0.95 + 2) * TWO.costs.fork)
 
 
 def test_each_row_of_a_population_has_its_own_choice() -> None:

@@ -1,6 +1,7 @@
 """Populations as arrays: every row is a legal program that computes what it should."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -42,14 +43,18 @@ def sketches_of(dag: ComputeDAG) -> tuple[Sketch, ...]:
     return design_space(dag, TARGET).sketches
 
 
-SKETCHES = {name: sketches_of(dag) for name, dag in DAGS.items()}
+@cache
+def sketches_named(name: str) -> tuple[Sketch, ...]:
+    """Return the sketches of one of `DAGS`, made when the first test asks for them."""
+    return sketches_of(DAGS[name])
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_every_row_is_a_program_with_the_right_result(name: str, seed: int) -> None:
     source = rng(seed)
-    sketch = SKETCHES[name][source.integers(len(SKETCHES[name]))]
+    sketches = sketches_named(name)
+    sketch = sketches[source.integers(len(sketches))]
     parents = sample(sketch, 3, source)
     children = mutate(sketch, parents, source)
     row = np.concatenate([parents[:1], children[:1]])[source.integers(2)]
@@ -58,7 +63,7 @@ def test_every_row_is_a_program_with_the_right_result(name: str, seed: int) -> N
 
 @pytest.mark.parametrize("name", DAGS)
 def test_rows_replay_to_the_extents_of_the_population(name: str) -> None:
-    for sketch in SKETCHES[name][:6]:
+    for sketch in sketches_named(name)[:6]:
         genes = sample(sketch, 5, rng())
         together = population_state(sketch, genes)
         for number, row in enumerate(genes):
@@ -177,13 +182,13 @@ def test_the_same_seed_draws_the_same_rows() -> None:
 
 
 def test_a_sketch_without_variables_has_rows_too() -> None:
-    sketch = SKETCHES["transpose"][0]
+    sketch = sketches_named("transpose")[0]
     genes = sample(sketch, 4, rng())
     assert mutate(sketch, genes, rng()).shape == genes.shape
 
 
 def test_nothing_is_attached_inside_a_vectorised_loop() -> None:
-    for sketches in SKETCHES.values():
+    for sketches in map(sketches_named, DAGS):
         for sketch in sketches:
             state = replay(sketch.dag, sketch.steps)
             for stage in state.stages:

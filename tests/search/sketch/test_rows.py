@@ -75,7 +75,7 @@ def test_short_rows_of_one_sum_have_sums_of_their_own(rows: int, sums: int) -> N
     )
     total = ac.compute((3,), lambda n: ac.sum(data[n, i, j], axis=[i, j]), "y")
     function = lower(schedule(ComputeDAG([data, total])).vectorize("y", "j"))
-    found = vectorize_reductions(function, 32, 16, 1 << 25, 8)
+    found = vectorize_reductions(function, 32, 32, 1 << 25, 8)
     assert f"y.lanes: float32[{sums}, 8]" in to_text(found)
     x, y = np.random.default_rng().random((3, rows, 12), np.float32), np.full(3, np.nan, np.float32)
     interpret(found, [x, y], fresh_outputs=True)

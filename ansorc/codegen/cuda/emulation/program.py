@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ansorc.errors import BuildError, CallError
 from ansorc.ir.aligned import Array
+from ansorc.target.gpu import VECTOR_BYTES
 
-VECTOR_BYTES = 16
 _WRONG, _NO_MEMORY = 1, 2
 
 

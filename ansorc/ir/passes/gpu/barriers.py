@@ -1,4 +1,4 @@
-"""Let the threads of a block wait for each other where they would race otherwise.
+"""Insert barriers where threads of a block would race.
 
 for k in 0..8:                      for k in 0..8:
     S[t] = A[k, t]                      barrier shared
@@ -6,10 +6,11 @@ for k in 0..8:                      for k in 0..8:
                                         barrier shared
                                         C[t] = C[t] + S[63 - t]
 
-The walk goes through the statements in order, each loop twice because what an iteration leaves may
-race with the next one, and remembers which elements were loaded and stored since the last barrier.
-One is put before a statement that may touch an element that another thread has left. Where several
-threads store one at a time no barrier helps, and the program is refused.
+The walk goes through the statements in order, and through each loop twice, since an iteration may
+race with the next one. It records the elements that were loaded and stored since the last barrier.
+It puts a barrier before a statement that may touch an element that another thread has touched. If
+several threads store to one element in a single statement, no barrier helps, and the program is
+refused.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from ansorc.ir.stmt import (
 )
 
 _SEEN = (Scope.SHARED, Scope.GLOBAL)
-"""The memory that several threads of a block reach."""
+"""The memory that several threads of a block can access."""
 _NOWHERE = Buffer("", (), BOOL)
 
 
 def insert_barriers(function: Function) -> Function:
     """Return `function`, whose kernels are in normal form, with the barriers that it needs.
 
-    Raise BuildError where one would stand under a condition that not all threads share.
+    Raise BuildError if a barrier would be under a condition on which threads disagree.
     """
     body = map_kernels(function.body, lambda nest: _in_kernel(function.name, nest))
     return function if body is function.body else replace(function, body=body)
@@ -68,7 +69,7 @@ def _in_kernel(name: str, nest: Stmt) -> Stmt:
 
 
 class _Waiting:
-    """Walks through one kernel; `_open` is what was touched since the last barrier."""
+    """Walks through one kernel; `_open` holds the accesses since the last barrier."""
 
     def __init__(self, name: str, threads: dict[str, int]) -> None:
         self._name, self._threads = name, threads
@@ -97,7 +98,7 @@ class _Waiting:
                 return self._leaf(stmt)
 
     def _loop(self, loop: For, body: Stmt) -> Stmt:
-        """Walk through the body twice, to see what one iteration leaves to the next."""
+        """Walk through the body twice, so that accesses of one iteration meet those of the next."""
         if not self._needs_waiting(loop):
             return self._leaf(loop)
         name = loop.var.name
@@ -123,7 +124,7 @@ class _Waiting:
         return Seq((Barrier(Scope.SHARED), result)) if waits else result
 
     def _leaf(self, stmt: Stmt) -> Stmt:
-        """Wait before `stmt`, inside of which nobody does, if that is needed."""
+        """Put a barrier before `stmt`, which has none inside, if it is needed."""
         if self._needs_waiting(stmt):
             raise BuildError(
                 f"kernel '{self._name}' needs a barrier under a condition that not all threads of "
@@ -152,7 +153,7 @@ class _Waiting:
                 )
 
     def _exchanges(self, stmt: Stmt) -> bool:
-        """Whether there is a shuffle inside of `stmt` under a condition that divides threads."""
+        """Return whether `stmt` has an exchange under a condition on which threads disagree."""
         if isinstance(stmt, If):
             return any(isinstance(node, Exchange) for node in walk(stmt))
         return any(map(self._exchanges, substatements(stmt)))
@@ -166,9 +167,9 @@ class _Waiting:
         return self._meetings.may_meet(old, new)
 
     def _needs_waiting(self, stmt: Stmt) -> bool:
-        """Whether threads race inside of `stmt`, with several statements or iterations.
+        """Return whether threads race between statements or iterations inside `stmt`.
 
-        What one statement loads and stores at once no barrier can divide.
+        No barrier can separate the accesses of a single statement.
         """
         if isinstance(stmt, Store):
             return False
@@ -177,49 +178,49 @@ class _Waiting:
         touches = self._touches(stmt)
         return any(
             self._is_race(a, b)
-            for place, a in enumerate(touches)
-            for b in touches[place:]
+            for number, a in enumerate(touches)
+            for b in touches[number:]
             if a.statement != b.statement or a.free
         )
 
     def _touches(self, root: Stmt | Expr) -> tuple[Touch, ...]:
-        """Return what is loaded and stored in memory of several threads, inside of `root`."""
+        """Return the accesses inside `root` to memory of several threads."""
         key = id(root), tuple(self._loops.items())
         if key not in self._known:  # the root is kept alive with its id
-            found: list[Touch] = []
-            _collect(root, Touch(_NOWHERE, (), False, 0, fixed=dict(self._loops)), found)
-            self._known[key] = root, tuple(found)
+            touches: list[Touch] = []
+            _collect(root, Touch(_NOWHERE, (), False, 0, fixed=dict(self._loops)), touches)
+            self._known[key] = root, tuple(touches)
         return self._known[key][1]
 
     def _divides(self, condition: Expr) -> bool:
-        """Whether the threads of a block may disagree about `condition`."""
+        """Return whether the threads of a block may disagree about `condition`."""
         return any(
             isinstance(part, Load) or (isinstance(part, Var) and part.name in self._threads)
             for part in walk(condition)
         )
 
 
-def _collect(root: Stmt | Expr, place: Touch, found: list[Touch]) -> None:
+def _collect(root: Stmt | Expr, like: Touch, touches: list[Touch]) -> None:
     match root:
         case For(var, extent, _, body):
-            _collect(body, replace(place, free={**place.free, var.name: extent}), found)
+            _collect(body, replace(like, free={**like.free, var.name: extent}), touches)
         case If(condition, then, otherwise):
-            _collect(condition, place, found)
-            _collect(then, replace(place, guards=(*place.guards, *conjuncts(condition))), found)
+            _collect(condition, like, touches)
+            _collect(then, replace(like, guards=(*like.guards, *conjuncts(condition))), touches)
             if otherwise is not None:
-                no = replace(place, guards=(*place.guards, Not(condition)))
-                _collect(otherwise, no, found)
+                no = replace(like, guards=(*like.guards, Not(condition)))
+                _collect(otherwise, no, touches)
         case Seq() | Allocate():
             for part in substatements(root):
-                _collect(part, place, found)
+                _collect(part, like, touches)
         case Barrier() | Prefetch() | Await():
             pass
         case _:
             for part in walk(root):
                 if isinstance(part, Load | Store) and part.buffer.scope in _SEEN:
-                    found.append(
+                    touches.append(
                         replace(
-                            place, buffer=part.buffer, indices=part.indices,
+                            like, buffer=part.buffer, indices=part.indices,
                             is_store=isinstance(part, Store), statement=id(root),
                         )
                     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which elements of a buffer the threads of a block touch: index expressions for all of them."""
+"""Find the elements of a buffer that the threads of a block touch, by evaluating indices."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from ansorc.ir.expr import (
     Var,
 )
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import flat_place
+from ansorc.ir.passes.queries import flat_offset
 from ansorc.ir.substitute import free_vars
 
 Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 Extents: TypeAlias = Mapping[str, int]
 
 _MAX_ELEMENTS = 1 << 21
-"""More touches of one statement than this are not written down; they are taken for all."""
+"""A statement with more touches than this is assumed to touch every element."""
 _MANY_ELEMENTS = 1 << 15
-"""Fewer are looked at all at once."""
+"""Fewer touches than this are evaluated at once, without a look at first iterations."""
 _NOBODY, _SEVERAL = -1, -2
 _MOST_DIFFERENCES = 16
-"""Of two places with more between them nothing is known."""
+"""Two offsets with more possible differences are treated as unknown."""
 
 _ARITHMETIC = {
     BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
@@ -54,15 +54,15 @@ _COMPARISONS = {
 
 
 def evaluate(expr: Expr, values: Mapping[str, npt.NDArray[np.int64]]) -> Values | None:
-    """Return the scalar integer or bool `expr` for arrays of values; None if it is of others."""
+    """Return the scalar integer or bool `expr` for arrays of values; None for other types."""
     match expr:
         case Const(value, _):
             return np.asarray(value)
         case Var(name):
             return values.get(name)
         case Not(operand):
-            found = evaluate(operand, values)
-            return None if found is None else np.logical_not(found)
+            value_ = evaluate(operand, values)
+            return None if value_ is None else np.logical_not(value_)
         case Binary(op, left, right) if op in _ARITHMETIC:
             return _both(_ARITHMETIC[op], left, right, values)
         case Compare(op, left, right):
@@ -89,21 +89,21 @@ class Touch:
     indices: tuple[Expr, ...]
     is_store: bool
     statement: int
-    """Tells statements apart."""
+    """The number of the statement."""
     guards: tuple[Expr, ...] = ()
     fixed: Extents = field(default_factory=dict[str, int])
-    """The loops around it that are in the iteration that the walk is in."""
+    """The loops around it that are in the current iteration of the walk."""
     free: Extents = field(default_factory=dict[str, int])
-    """Those that may be in any iteration."""
+    """The loops around it that may be in any iteration."""
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for touches that reach the same elements, as long as both are there."""
+        """Equal for touches of the same elements, as long as both objects are alive."""
         guards = tuple(map(id, self.guards))
         return id(self.indices), guards, tuple(self.fixed.items()), tuple(self.free.items())
 
     def leaving(self, name: str) -> Touch:
-        """Return the touch when the loop over `name` goes on, or ends."""
+        """Return the touch after the current iteration of the loop over `name`."""
         if name not in self.fixed:
             return self
         fixed = {key: value for key, value in self.fixed.items() if key != name}
@@ -112,46 +112,46 @@ class Touch:
 
 @dataclass(frozen=True, eq=False)
 class _TouchedElements:
-    """Places, and the number of the thread that touches each."""
+    """Offsets, and the number of the thread that touches each."""
 
     places: npt.NDArray[np.int64]
     threads: npt.NDArray[np.int64]
 
     @cached_property
     def is_crowded(self) -> bool:
-        """Whether two threads touch one place."""
+        """Whether two threads touch one offset."""
         order = np.lexsort((self.threads, self.places))
         places, threads = np.diff(self.places[order]), np.diff(self.threads[order])
         return bool(np.any((places == 0) & (threads != 0)))
 
     @cached_property
     def _owners(self) -> tuple[int, npt.NDArray[np.int32]] | None:
-        """The first place, and from there on who is at each; None if they are too many."""
+        """The first offset, and the thread at each offset from there on; None if too many."""
         low = int(self.places.min())
         size = int(self.places.max()) - low + 1
         if size > _MAX_ELEMENTS:
             return None
         owner = np.full(size, _NOBODY, dtype=np.int32)
-        place = self.places - low
-        owner[place] = self.threads
-        owner[place[owner[place] != self.threads]] = _SEVERAL
+        offsets = self.places - low
+        owner[offsets] = self.threads
+        owner[offsets[owner[offsets] != self.threads]] = _SEVERAL
         return low, owner
 
     def has_others(self, visitors: _TouchedElements, shift: int) -> bool:
-        """Whether a thread is where another one of `visitors` is, `shift` elements further on."""
+        """Return whether different threads touch one element, `visitors` moved by `shift`."""
         if self._owners is None:
             return True
         low, owner = self._owners
-        place = visitors.places + (shift - low)
-        inside = (place >= 0) & (place < len(owner))
+        offsets = visitors.places + (shift - low)
+        inside = (offsets >= 0) & (offsets < len(owner))
         if not inside.any():
             return False
-        found = owner[np.where(inside, place, 0)]
-        return bool((inside & (found != _NOBODY) & (found != visitors.threads)).any())
+        others = owner[np.where(inside, offsets, 0)]
+        return bool((inside & (others != _NOBODY) & (others != visitors.threads)).any())
 
 
 class Meetings:
-    """Finds where the threads of a block meet; what was evaluated once is kept."""
+    """Finds elements that several threads of a block touch; caches evaluations."""
 
     def __init__(self, threads: Extents) -> None:
         self._threads = threads
@@ -160,61 +160,67 @@ class Meetings:
         self._answers: dict[Hashable, tuple[bool, Touch, Touch]] = {}
 
     def may_meet(self, old: Touch, new: Touch) -> bool:
-        """Whether different threads may touch one element, one in `old` and the other in `new`."""
+        """Return whether different threads may touch one element in `old` and in `new`."""
         key = old.key, new.key
         if key not in self._answers:  # the touches are kept alive with their keys
             self._answers[key] = self._may_meet(old, new), old, new
         return self._answers[key][0]
 
     def _may_meet(self, old: Touch, new: Touch) -> bool:
-        places = self._place(old), self._place(new)
-        if places[0] is None or places[1] is None:
+        offsets = self._place(old), self._place(new)
+        if offsets[0] is None or offsets[1] is None:
             return True
         common = {name: extent for name, extent in old.fixed.items() if name in new.fixed}
-        own = [_own_part(place, common) for place in places if place is not None]
-        shifts = _differences(own[0][1], own[1][1], common)
+        parts = [_thread_part(offset, common) for offset in offsets if offset is not None]
+        shifts = _differences(parts[0][1], parts[1][1], common)
         if shifts is None:
             return True  # they are apart by something that is not known here
-        (first, _), (second, _) = own
+        (first, _), (second, _) = parts
         if self._are_apart((first, old), (second, new), shifts=shifts):
             return False
         free = {n: max(old.free.get(n, 1), new.free.get(n, 1)) for n in (*old.free, *new.free)}
         if shifts == [0] and first == second and self._are_own(first, free):
             return False
         if max(map(self._size, (old, new))) > _MANY_ELEMENTS:  # the first iterations often tell
-            found = self._elements(first, _first(old)), self._elements(second, _first(new))
-            if found[0] is not None and found[1] is not None and _meet(found[0], found[1], shifts):
+            touched = self._elements(first, _first(old)), self._elements(second, _first(new))
+            if (
+                touched[0] is not None
+                and touched[1] is not None
+                and _meet(touched[0], touched[1], shifts)
+            ):
                 return True
-        found = self._elements(first, old), self._elements(second, new)
-        return found[0] is None or found[1] is None or _meet(found[0], found[1], shifts)
+        touched = self._elements(first, old), self._elements(second, new)
+        return touched[0] is None or touched[1] is None or _meet(touched[0], touched[1], shifts)
 
     def is_stored_by_several(self, store: Touch) -> bool:
-        """Whether threads meet in `store` itself, in the first iteration of all loops around it."""
-        place = self._place(store)
-        if place is not None and self._are_own(
-            place, dict.fromkeys({**store.fixed, **store.free}, 1)
+        """Return whether threads store to one element in the first iteration of all loops."""
+        offset = self._place(store)
+        if offset is not None and self._are_own(
+            offset, dict.fromkeys({**store.fixed, **store.free}, 1)
         ):
             return False
-        if place is None or any(isinstance(x, Load) for guard in store.guards for x in walk(guard)):
+        if offset is None or any(
+            isinstance(x, Load) for guard in store.guards for x in walk(guard)
+        ):
             return False
         first = replace(store, fixed={}, free=dict.fromkeys({**store.fixed, **store.free}, 1))
-        found = self._elements(place, first)
-        return found is not None and found.is_crowded
+        touched = self._elements(offset, first)
+        return touched is not None and touched.is_crowded
 
     def _are_apart(self, *both: tuple[Linear[Atom], Touch], shifts: Sequence[int]) -> bool:
-        """Whether their least and greatest places tell that they are two slots, say."""
+        """Return whether the bounds of both offsets are disjoint, as for two slots."""
         ends: list[tuple[int, int]] = []
-        for place, touch in both:
-            found = _guarded_bounds(place, touch.guards, self._ranges(touch))
-            if found is None:
+        for offset, touch in both:
+            interval = _guarded_bounds(offset, touch.guards, self._ranges(touch))
+            if interval is None:
                 return False
-            ends.append(found)
+            ends.append(interval)
         (low, high), (least, most) = ends
         return all(high + shift < least or most < low + shift for shift in shifts)
 
-    def _are_own(self, place: Linear[Atom], loops: Extents) -> bool:
-        """Whether the coefficients tell that each thread has places of its own, as digits do."""
-        digits = _digits(place, {**loops, **self._threads})
+    def _are_own(self, offset: Linear[Atom], loops: Extents) -> bool:
+        """Return whether each thread has its own offsets, since coefficients act as digits."""
+        digits = _digits(offset, {**loops, **self._threads})
         if digits is None or any(
             extent > 1 and name not in digits for name, extent in self._threads.items()
         ):
@@ -236,52 +242,58 @@ class Meetings:
     def _place(self, touch: Touch) -> Linear[Atom] | None:
         key = id(touch.indices), *touch.free.items()
         if key not in self._places:
-            place = flat_place(touch.buffer, touch.indices)
-            if place is not None:
+            offset = flat_offset(touch.buffer, touch.indices)
+            if offset is not None:
                 # Of loops over two axes that are fused, one number is left.
-                rejoin(place, self._ranges(touch))
-            self._places[key] = touch.indices, place
+                rejoin(offset, self._ranges(touch))
+            self._places[key] = touch.indices, offset
         return self._places[key][1]
 
-    def _elements(self, place: Linear[Atom], touch: Touch) -> _TouchedElements | None:
-        key = (tuple(place.terms.items()), place.constant, touch.guards, tuple(touch.free.items()))
+    def _elements(self, offset: Linear[Atom], touch: Touch) -> _TouchedElements | None:
+        key = (
+            tuple(offset.terms.items()),
+            offset.constant,
+            touch.guards,
+            tuple(touch.free.items()),
+        )
         if key not in self._known:
-            self._known[key] = _elements(place, touch, self._threads)
+            self._known[key] = _elements(offset, touch, self._threads)
         return self._known[key]
 
 
 def _guarded_bounds(
-    place: Linear[Atom], guards: Sequence[Expr], ranges: Mapping[str, Interval]
+    offset: Linear[Atom], guards: Sequence[Expr], ranges: Mapping[str, Interval]
 ) -> Interval | None:
-    """Return bounds of a place where `guards` hold: of `4*t + v` with `t < 100`, v below 4, 399."""
-    found = linear_bounds(place, ranges)
+    """Return bounds of an offset under `guards`: 399 of `4*t + v` with `t < 100` and v < 4."""
+    interval = linear_bounds(offset, ranges)
     for guard in guards:
-        if found is None or not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
+        if interval is None or not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
             continue
         total = difference(guard.left, guard.right)  # it is at most -1
         terms = {} if total is None else total.terms
         if total is None or not terms:
             continue
         lead = max(terms, key=lambda atom: abs(terms[atom]))
-        factor, left = divmod(place.coefficient(lead), terms[lead])
-        rest = linear_bounds(place.plus(total, -factor), ranges)
+        factor, left = divmod(offset.coefficient(lead), terms[lead])
+        rest = linear_bounds(offset.plus(total, -factor), ranges)
         if factor > 0 and not left and rest is not None:
-            found = found[0], min(found[1], rest[1] - factor)
-    return found
+            interval = interval[0], min(interval[1], rest[1] - factor)
+    return interval
 
 
-def _digits(place: Linear[Atom], extents: Extents) -> dict[str, list[tuple[int, int]]] | None:
-    """Return what each digit of each variable is multiplied by, and how many values it has.
+def _digits(offset: Linear[Atom], extents: Extents) -> dict[str, list[tuple[int, int]]] | None:
+    """Return the coefficient of each digit of each variable, and its number of values.
 
-    `x`, or all of `x % 4`, `x // 4 % 8` and `x // 32`; None where something else is added.
+    The digits of x are `x`, or all of `x % 4`, `x // 4 % 8` and `x // 32`. Return None if the
+    offset has other terms.
     """
     parts: dict[str, list[tuple[int, int, int]]] = {}
-    for atom, coefficient in place.terms.items():
+    for atom, coefficient in offset.terms.items():
         name, divisor, modulus = _digit(atom)
         if name not in extents:
             return None
         parts.setdefault(name, []).append((divisor, modulus, abs(coefficient)))
-    found: dict[str, list[tuple[int, int]]] = {}
+    result: dict[str, list[tuple[int, int]]] = {}
     for name, digits in parts.items():
         below = 1
         for divisor, modulus, coefficient in sorted(digits):
@@ -289,14 +301,14 @@ def _digits(place: Linear[Atom], extents: Extents) -> dict[str, list[tuple[int, 
             if divisor != below:
                 return None
             below = divisor * count
-            found.setdefault(name, []).append((coefficient, count))
+            result.setdefault(name, []).append((coefficient, count))
         if below < extents[name]:
             return None
-    return found
+    return result
 
 
 def _digit(atom: Atom) -> tuple[str, int, int]:
-    """Return a, c and d of an atom `a // c % d`: c may be 1, d is 0 where it is missing."""
+    """Return a, c and d of an atom `a // c % d`; c may be 1, and d is 0 if it is missing."""
     divisor, modulus = 1, 0
     if isinstance(atom, Binary) and atom.op is BinaryOp.MOD and isinstance(atom.right, Const):
         atom, modulus = atom.left, int(atom.right.value)
@@ -307,16 +319,16 @@ def _digit(atom: Atom) -> tuple[str, int, int]:
 
 
 def _first(touch: Touch) -> Touch:
-    """Return what is touched in the first iterations alone."""
+    """Return the touch restricted to first iterations."""
     return replace(touch, free=dict.fromkeys(touch.free, 1))
 
 
 def _differences(
     old: Mapping[Atom, int], new: Mapping[Atom, int], loops: Extents
 ) -> list[int] | None:
-    """Return by how much what is the same for all threads may differ; None if that is unknown.
+    """Return the possible differences of the parts that all threads share; None if unknown.
 
-    `S[(k + 2) % 3]` and `S[k % 3]` are 1 or 2 apart, for a `k` of `loops` that both are in.
+    `S[(k + 2) % 3]` and `S[k % 3]` are 1 or 2 apart, if both are in the loop over `k` of `loops`.
     """
     apart: Linear[Atom] = Linear(dict(old))
     for atom, coefficient in new.items():
@@ -329,32 +341,32 @@ def _differences(
     grid = np.meshgrid(*(np.arange(loops[name]) for name in names), indexing="ij")
     total: npt.NDArray[np.int64] = np.zeros(grid[0].shape, dtype=np.int64)
     for atom, coefficient in apart.terms.items():
-        found = evaluate(atom_expr(atom), dict(zip(names, grid, strict=True)))
-        if found is None:
+        numbers = evaluate(atom_expr(atom), dict(zip(names, grid, strict=True)))
+        if numbers is None:
             return None
-        total = total + coefficient * found
+        total = total + coefficient * numbers
     values = np.unique(total)
     return [int(value) for value in values] if len(values) <= _MOST_DIFFERENCES else None
 
 
-def _own_part(
-    place: Linear[Atom], common: Mapping[str, int]
+def _thread_part(
+    offset: Linear[Atom], common: Mapping[str, int]
 ) -> tuple[Linear[Atom], dict[Atom, int]]:
-    """Return the part of a place that is each thread's own, and what is the same for all."""
-    own: Linear[Atom] = Linear({}, place.constant)
+    """Return the part of an offset that depends on the thread, and the part that does not."""
+    mine: Linear[Atom] = Linear({}, offset.constant)
     same: dict[Atom, int] = {}
-    for atom, coefficient in place.terms.items():
+    for atom, coefficient in offset.terms.items():
         names = {atom} if isinstance(atom, str) else free_vars(atom)
         if names and names <= common.keys():
             same[atom] = coefficient
         else:
-            own.add(atom, coefficient)
-    return own, same
+            mine.add(atom, coefficient)
+    return mine, same
 
 
-def _elements(place: Linear[Atom], touch: Touch, threads: Extents) -> _TouchedElements | None:
+def _elements(offset: Linear[Atom], touch: Touch, threads: Extents) -> _TouchedElements | None:
     """Return the elements touched and the number of the thread for each; None if unknown."""
-    used = set[str]().union(*(_names(atom) for atom in place.terms))
+    used = set[str]().union(*(_names(atom) for atom in offset.terms))
     tests = [g for g in touch.guards if free_vars(g) <= threads.keys() | touch.free.keys()]
     used |= set[str]().union(*(free_vars(test) for test in tests))
     loops = {**threads, **{n: e for n, e in touch.free.items() if n in used}}
@@ -363,21 +375,21 @@ def _elements(place: Linear[Atom], touch: Touch, threads: Extents) -> _TouchedEl
     shape = tuple(loops.values())
     grid = np.ix_(*map(np.arange, shape))
     values = dict(zip(loops, grid, strict=True))
-    total: npt.NDArray[np.int64] = np.asarray(place.constant)
-    for atom, coefficient in place.terms.items():
-        found = evaluate(atom_expr(atom), values)
-        if found is None:
+    total: npt.NDArray[np.int64] = np.asarray(offset.constant)
+    for atom, coefficient in offset.terms.items():
+        values_ = evaluate(atom_expr(atom), values)
+        if values_ is None:
             return None
-        total = total + coefficient * found
+        total = total + coefficient * values_
     thread: npt.NDArray[np.int64] = np.asarray(0)
     for name, extent in threads.items():
         thread = thread * extent + values[name]
     total, thread = np.broadcast_to(total, shape), np.broadcast_to(thread, shape)
-    found = [holds for test in tests if (holds := evaluate(test, values)) is not None]
-    if not found:
+    values_ = [holds for test in tests if (holds := evaluate(test, values)) is not None]
+    if not values_:
         return _TouchedElements(total.ravel(), thread.ravel())
     wanted = np.ones(shape, dtype=bool)
-    for holds in found:
+    for holds in values_:
         wanted &= holds.astype(bool)
     return _TouchedElements(total[wanted], thread[wanted])
 
@@ -389,7 +401,7 @@ def _names(atom: Atom) -> set[str]:
 
 
 def _meet(first: _TouchedElements, second: _TouchedElements, shifts: Sequence[int]) -> bool:
-    """Whether threads meet where `first` is any of `shifts` elements further on."""
+    """Return whether different threads touch one element, with `first` moved by one of `shifts`."""
     if not first.places.size or not second.places.size:
         return False
     if first.places.size < second.places.size:

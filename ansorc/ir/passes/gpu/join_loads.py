@@ -1,4 +1,4 @@
-"""Load neighbours of a shared array, which straight code asks for one by one, as vectors.
+"""Load neighbouring elements of a shared array as vectors in straight-line code.
 
                                           unrolled k.vector in 0..2:
                                               alloc S.row: float32[7, 4] local
@@ -8,8 +8,8 @@ unrolled k in 0..8:                           unrolled i in 0..7:
                                                   unrolled i in 0..7:
                                                       C[i] = C[i] + S.row[i, k] * w
 
-NVIDIA's compiler finds them as well, but compares each load with all others: with 1024 products of
-straight code half of its time goes there. The machine code is the same.
+NVIDIA's compiler finds them, too, but it compares each load with all others: with 1024 products in
+straight-line code this takes half of its time. The machine code is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Ramp, Select, Var, dtype_of
 from ansorc.ir.node import children, rewrite
 from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS
-from ansorc.ir.passes.places import flat_place
+from ansorc.ir.passes.queries import flat_offset
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -40,14 +40,14 @@ from ansorc.ir.stmt import (
     with_body,
 )
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.target.gpu import VECTOR_BYTES
 
-_VECTOR_BYTES = 16
 _MOST_BYTES = 4 * MAX_REGISTERS
-"""Of an array that holds what is loaded before it is needed."""
+"""The largest array of elements that are loaded before they are needed."""
 
 
 def join_loads(function: Function) -> Function:
-    """Return `function`, whose shared arrays have their final shape, with vectors loaded."""
+    """Return `function` with vector loads; its shared arrays must have their final shape."""
     body = _JoinedLoads().stmt(function.body)
     return function if body is function.body else replace(function, body=body)
 
@@ -55,30 +55,30 @@ def join_loads(function: Function) -> Function:
 class _JoinedLoads:
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
-        """How many arrays hold vectors of each buffer."""
+        """The number of arrays with vectors of each buffer."""
 
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` with vectors loaded ahead of its unrolled loops, the outer ones first."""
         if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED:
-            found = _joinable(stmt)
-            if found:
-                return self._joined(stmt, found)
+            joinable = _joinable(stmt)
+            if joinable:
+                return self._join(stmt, joinable)
         return map_substatements(stmt, self.stmt)
 
-    def _joined(self, loop: For, found: Mapping[Load, tuple[int, tuple[For, ...]]]) -> Stmt:
-        lanes = max(most for most, _ in found.values())
+    def _join(self, loop: For, joinable: Mapping[Load, tuple[int, tuple[For, ...]]]) -> Stmt:
+        lanes = max(most for most, _ in joinable.values())
         count, lane, vector = loop.extent // lanes, loop.var, Var(f"{loop.var.name}.vector")
         start: Expr = integer(0)
         if count > 1:
             lane, start = Var(f"{loop.var.name}.lane"), vector * lanes
         values: dict[Load, Load] = {}
         stmts: list[Stmt] = []
-        for load, (most, loops) in found.items():
+        for load, (most, loops) in joinable.items():
             if most == lanes:
                 row = self._row(load.buffer, (*(each.extent for each in loops), lanes))
-                own = tuple(each.var for each in loops)
-                stmts.append(_filled(row, loops, load, {loop.var.name: start}))
-                values[load] = Load(row, (*own, lane))
+                variables = tuple(each.var for each in loops)
+                stmts.append(_fill_row(row, loops, load, {loop.var.name: start}))
+                values[load] = Load(row, (*variables, lane))
         body = rewrite(loop.body, lambda old: values.get(old) if isinstance(old, Load) else None)
         body = substitute(body, {loop.var.name: start + lane}) if count > 1 else body
         stmts.append(self.stmt(For(lane, lanes, LoopKind.UNROLLED, body)))
@@ -92,57 +92,62 @@ class _JoinedLoads:
         return Buffer(f"{buffer.name}.row{number}", shape, buffer.dtype, Scope.LOCAL)
 
 
-def _filled(row: Buffer, loops: Sequence[For], load: Load, start: Mapping[str, Expr]) -> Stmt:
-    """Return what loads the vectors of `row` that `load`, in `loops`, begins where `start` says."""
+def _fill_row(row: Buffer, loops: Sequence[For], load: Load, start: Mapping[str, Expr]) -> Stmt:
+    """Return the loops that load the vectors of `row`, from the values `start` of variables on."""
     lanes = row.shape[-1]
     *outer, last = (substitute(index, start) for index in load.indices)
     value = Load(load.buffer, (*outer, Ramp(last, integer(1), lanes)))
-    own = (each.var for each in loops)
-    stmt: Stmt = Store(row, (*own, Ramp(integer(0), integer(1), lanes)), value)
+    variables = (each.var for each in loops)
+    stmt: Stmt = Store(row, (*variables, Ramp(integer(0), integer(1), lanes)), value)
     for each in reversed(loops):
         stmt = with_body(each, stmt)
     return stmt
 
 
 def _joinable(loop: For) -> dict[Load, tuple[int, tuple[For, ...]]]:
-    """Return what `loop` loads of neighbours: how many, and the loops inside that each needs."""
+    """Return the loads of neighbours in `loop`: their number, and the inner loops of each."""
     parts = list(statements(loop.body))
     if any(isinstance(part, Barrier | Await) for part in parts):
         return {}
     stored = {part.buffer.name for part in parts if isinstance(part, Store)}
-    found: dict[Load, tuple[int, tuple[For, ...]]] = {}
+    joinable: dict[Load, tuple[int, tuple[For, ...]]] = {}
     for load, loops in _loads(loop.body, ()):
         if load.buffer.scope is not Scope.SHARED or load.buffer.name in stored:
             continue
         names = free_vars(load)
-        own = tuple(each for each in loops if each.var.name in names)
+        needed = tuple(each for each in loops if each.var.name in names)
         lanes = _lanes(load, loop) if loop.var.name in names else 1
-        size = lanes * prod(each.extent for each in own) * load.buffer.dtype.bytes
-        is_straight = all(each.kind is LoopKind.UNROLLED for each in own)
+        size = lanes * prod(each.extent for each in needed) * load.buffer.dtype.bytes
+        is_straight = all(each.kind is LoopKind.UNROLLED for each in needed)
         if lanes > 1 and is_straight and size <= _MOST_BYTES:
-            found[load] = lanes, own
-    return found
+            joinable[load] = lanes, needed
+    return joinable
 
 
 def _lanes(load: Load, loop: For) -> int:
-    """Return how many iterations of `loop` load one aligned vector; 1 if none do."""
-    place, name = flat_place(load.buffer, load.indices), loop.var.name
+    """Return the number of iterations of `loop` that load one aligned vector; 1 if none."""
+    offset, name = flat_offset(load.buffer, load.indices), loop.var.name
     last = linear(load.indices[-1]) if load.indices else None
-    if place is None or last is None or last.coefficient(name) != 1 or place.coefficient(name) != 1:
+    if (
+        offset is None
+        or last is None
+        or last.coefficient(name) != 1
+        or offset.coefficient(name) != 1
+    ):
         return 1
-    others = {atom: factor for atom, factor in place.terms.items() if atom != name}
+    others = {atom: factor for atom, factor in offset.terms.items() if atom != name}
     if any(not isinstance(atom, str) and name in free_vars(atom) for atom in others):
         return 1
-    lanes = _VECTOR_BYTES // load.buffer.dtype.bytes
+    lanes = VECTOR_BYTES // load.buffer.dtype.bytes
     while lanes > 1 and (
-        loop.extent % lanes or any(x % lanes for x in (place.constant, *others.values()))
+        loop.extent % lanes or any(x % lanes for x in (offset.constant, *others.values()))
     ):
         lanes //= 2
     return max(lanes, 1)
 
 
 def _loads(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Load, tuple[For, ...]]]:
-    """Yield what is loaded in any case, and the loops around each that `stmt` has."""
+    """Yield the unconditional loads of `stmt`, and the loops of `stmt` around each."""
     match stmt:
         case For(body=body):
             yield from _loads(body, (*loops, stmt))

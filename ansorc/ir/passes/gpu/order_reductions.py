@@ -1,4 +1,4 @@
-"""Put the loops of a reduction outside of the tile that a thread keeps in registers.
+"""Move the loops of a reduction outside of the tile that a thread keeps in registers.
 
 for i in 0..4:                           for i in 0..4:
     C.local[i] = 0                           C.local[i] = 0
@@ -6,8 +6,8 @@ for i in 0..4:                           for i in 0..4:
         C.local[i] = C.local[i] + …          for i in 0..4:
                                                  C.local[i] = C.local[i] + …
 
-What an iteration of the reduction loads then serves the whole tile at once. The other way round a
-compiler keeps all that it has loaded, until there are no registers left. Each element adds up its
+The loads of an iteration of the reduction are then used for the whole tile at once. In the other
+order a compiler keeps all loaded values until there are no registers left. Each element adds up its
 terms in the same order as before.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import Exchange, Expr, Load
 from ansorc.ir.node import walk
-from ansorc.ir.passes.places import are_distinct, flat_place, reads_memory
+from ansorc.ir.passes.queries import are_distinct, flat_offset, reads_memory
 from ansorc.ir.stmt import For, Function, If, LoopKind, Seq, Stmt, Store, map_substatements
 from ansorc.ir.substitute import free_vars
 
@@ -29,37 +29,37 @@ _PRIVATE = (Scope.LOCAL, Scope.REGISTER)
 
 def order_reductions(function: Function) -> Function:
     """Return `function` with the loops of reductions outside of tiles."""
-    body = _ordered(function.body)
+    body = _order(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A store to memory of the thread, with the loops around it inside of the nest."""
+    """A store to memory of the thread, with the loops of the nest around it."""
 
     stmt: Stmt
     store: Store
     loops: tuple[For, ...]
 
 
-def _ordered(stmt: Stmt) -> Stmt:
+def _order(stmt: Stmt) -> Stmt:
     if isinstance(stmt, For) and stmt.kind in _PLAIN:
         leaves = _leaves(stmt, ())
         if leaves is not None and _are_apart(leaves):
             new = [_nest(leaf) for leaf in leaves]
             changed = Seq(tuple(new)) if len(new) > 1 else new[0]
             return stmt if changed == stmt else changed
-    return map_substatements(stmt, _ordered)
+    return map_substatements(stmt, _order)
 
 
 def _leaves(stmt: Stmt, loops: tuple[For, ...]) -> list[_Leaf] | None:
-    """Return the stores of a nest that has nothing else; None for another nest."""
+    """Return the stores of a nest that has only loops and stores; None for another nest."""
     match stmt:
         case For() if stmt.kind in _PLAIN:
             return _leaves(stmt.body, (*loops, stmt))
         case Seq(parts):
-            found = [_leaves(part, loops) for part in parts]
-            return None if None in found else [leaf for each in found for leaf in each or ()]
+            groups = [_leaves(part, loops) for part in parts]
+            return None if None in groups else [leaf for each in groups for leaf in each or ()]
         case Store() if stmt.buffer.scope in _PRIVATE:
             return [_Leaf(stmt, stmt, loops)]
         case If(condition, Store() as store, None) if store.buffer.scope in _PRIVATE:
@@ -69,23 +69,23 @@ def _leaves(stmt: Stmt, loops: tuple[For, ...]) -> list[_Leaf] | None:
 
 
 def _are_apart(leaves: Sequence[_Leaf]) -> bool:
-    """Whether each element of the tiles is computed for itself, in the order of the statements."""
+    """Return whether the elements of the tiles are independent, in the order of statements."""
     stored = {leaf.store.buffer.name for leaf in leaves}
     for leaf in leaves:
         if any(isinstance(part, Exchange) for part in walk(leaf.store.value)):
             return False
-        own = leaf.store
-        for load in _loads(own):
-            is_own = load.buffer.name == own.buffer.name and load.indices == own.indices
+        store = leaf.store
+        for load in _loads(store):
+            is_own = load.buffer.name == store.buffer.name and load.indices == store.indices
             if load.buffer.name in stored and not is_own:
                 return False
-        place = flat_place(own.buffer, own.indices)
-        if place is None or not are_distinct(place, _tile(leaf)):
+        offset = flat_offset(store.buffer, store.indices)
+        if offset is None or not are_distinct(offset, _tile(leaf)):
             return False
         if any(loop.kind is LoopKind.VECTORIZED for loop in _terms(leaf)):
             return False
     return all(
-        {loop.var.name for loop in _shared(leaf, other)} <= _indexing(other)
+        {loop.var.name for loop in _common_loops(leaf, other)} <= _indexing(other)
         for leaf in leaves
         for other in leaves
         if leaf is not other
@@ -116,7 +116,7 @@ def _indexing(leaf: _Leaf) -> set[str]:
     return {name for index in leaf.store.indices for name in free_vars(index)}
 
 
-def _shared(leaf: _Leaf, other: _Leaf) -> list[For]:
+def _common_loops(leaf: _Leaf, other: _Leaf) -> list[For]:
     """Return the loops that are around both."""
     return [a for a, b in zip(leaf.loops, other.loops, strict=False) if a is b]
 

@@ -1,11 +1,10 @@
-"""Pad the rows of shared arrays so that the threads of a warp meet in fewer banks.
+"""Pad the rows of shared arrays so that the threads of a warp have fewer bank conflicts.
 
 alloc S: float32[64, 32] shared       ->      alloc S: float32[64, 33] shared
     … S[t, k] …                                   … S[t, k] …
 
-Every load and store is looked at for all warps of a block. Of the paddings with which no threads
-meet, or of all if there is none, the one with which all requests together take the fewest cycles of
-the banks is chosen.
+Every load and store is evaluated for all warps of a block. Among the paddings without conflicts (or
+among all paddings if there is none), the pass chooses the one with the fewest cycles of the banks.
 """
 
 from __future__ import annotations
@@ -22,43 +21,42 @@ from ansorc.ir.expr import Expr, Load, Ramp
 from ansorc.ir.node import walk
 from ansorc.ir.passes.gpu.elements import evaluate
 from ansorc.ir.passes.gpu.thread_nests import map_kernels
-from ansorc.ir.passes.places import first_lane
+from ansorc.ir.passes.queries import first_lane
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, statements, substatements
 from ansorc.ir.substitute import free_vars, with_buffers
+from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import BANK_BYTES, are_asked_twice, shared_wavefronts
 
-_WARP = 32
 _WARPS = 4
-"""Warps of a block that are looked at: all do the same a few rows further."""
-_VECTOR_BYTES = 16
+"""The warps of a block that are evaluated: others do the same a few rows further."""
 _GAIN = 0.97
-"""Padding has to save 3 % of the cycles of the banks, or the memory is not worth it."""
+"""Padding must save 3 % of the cycles of the banks, or it is not worth the memory."""
 
 
 def pad_shared(function: Function, shared_bytes: int) -> Function:
-    """Return `function`, in normal form, with shared arrays padded, to `shared_bytes` at most."""
-    body = map_kernels(function.body, lambda nest: _padded(nest, shared_bytes))
+    """Return `function`, in normal form, with padded shared arrays of at most `shared_bytes`."""
+    body = map_kernels(function.body, lambda nest: _pad(nest, shared_bytes))
     return function if body is function.body else replace(function, body=body)
 
 
 @dataclass(frozen=True)
 class _BankRequest:
-    """A load or a store of a shared array by all threads: its indices [warps, 32], in turn."""
+    """A load or a store of a shared array by all threads: each of its indices as [warps, 32]."""
 
     indices: tuple[npt.NDArray[np.int64], ...]
     lanes: int
-    """Neighbours that a thread asks for at once."""
+    """The neighbours that a thread requests at once."""
     may_join: bool
-    """Whether it is one of four neighbours that a compiler joins, where they are aligned."""
+    """Whether it is one of four neighbours that a compiler joins if they are aligned."""
     times: int
     is_vector: bool
     is_shared: bool
-    """Whether threads ask for what others do, so that two parts of a vector's request are one."""
+    """Whether threads request the same elements, so that two parts of a vector request are one."""
 
 
-def _padded(nest: Stmt, most: int) -> Stmt:
-    found = (part.buffer for part in statements(nest) if isinstance(part, Allocate))
-    buffers = dict.fromkeys(buffer for buffer in found if buffer.scope is Scope.SHARED)
+def _pad(nest: Stmt, most: int) -> Stmt:
+    allocated = (part.buffer for part in statements(nest) if isinstance(part, Allocate))
+    buffers = dict.fromkeys(buffer for buffer in allocated if buffer.scope is Scope.SHARED)
     threads = _threads(nest)
     if not buffers or threads is None:
         return nest
@@ -80,22 +78,22 @@ def _padded(nest: Stmt, most: int) -> Stmt:
 
 
 def _threads(nest: Stmt) -> dict[str, npt.NDArray[np.int64]] | None:
-    """Return the number along each index of the threads of each warp [warps, 32]."""
+    """Return the value of each thread index for the threads of each warp [warps, 32], or None."""
     loops: dict[str, For] = {}
     while isinstance(nest, For) and nest.kind is LoopKind.BOUND:
         if nest.thread.startswith("threadIdx"):
             loops[nest.thread] = nest
         nest = nest.body
     count = int(np.prod([loop.extent for loop in loops.values()]))
-    if not loops or count % _WARP:
+    if not loops or count % WARP_THREADS:
         return None
-    number = np.arange(count).reshape(-1, _WARP)[:: max(1, count // _WARP // _WARPS)]
-    found: dict[str, npt.NDArray[np.int64]] = {}
+    number = np.arange(count).reshape(-1, WARP_THREADS)[:: max(1, count // WARP_THREADS // _WARPS)]
+    numbers: dict[str, npt.NDArray[np.int64]] = {}
     for thread in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
         if thread in loops:
-            found[loops[thread].var.name] = number % loops[thread].extent
+            numbers[loops[thread].var.name] = number % loops[thread].extent
             number = number // loops[thread].extent
-    return found
+    return numbers
 
 
 def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Load | Store, tuple[For, ...]]]:
@@ -115,23 +113,23 @@ def _request(
     threads: Mapping[str, npt.NDArray[np.int64]],
 ) -> _BankRequest | None:
     zero = np.zeros(next(iter(threads.values())).shape, dtype=np.int64)
-    found: list[npt.NDArray[np.int64]] = []
+    columns: list[npt.NDArray[np.int64]] = []
     for index in indices:
         first = first_lane(index)
         values = {**dict.fromkeys(free_vars(first), zero), **threads}
         value = evaluate(first, values)
         if value is None:
             return None
-        found.append(np.broadcast_to(value, zero.shape).astype(np.int64))
+        columns.append(np.broadcast_to(value, zero.shape).astype(np.int64))
     last = indices[-1]
     is_vector = isinstance(last, Ramp) and last.stride == integer(1)
     lanes = last.lanes if isinstance(last, Ramp) and is_vector else 1
     unrolled = [loop for loop in loops if loop.kind is LoopKind.UNROLLED and loop.extent >= 4]
     may_join = not is_vector and any(_steps_by_one(last, loop) for loop in unrolled)
     times = int(np.prod([float(loop.extent) for loop in loops]))
-    twice = [are_asked_twice(places) for places in found]
+    twice = [are_asked_twice(places) for places in columns]
     is_shared = bool(np.logical_and.reduce(twice).all())
-    return _BankRequest(tuple(found), lanes, may_join, times, is_vector, is_shared)
+    return _BankRequest(tuple(columns), lanes, may_join, times, is_vector, is_shared)
 
 
 def _steps_by_one(index: Expr, loop: For) -> bool:
@@ -143,7 +141,7 @@ def _steps_by_one(index: Expr, loop: For) -> bool:
 
 
 def _best(buffer: Buffer, requests: Sequence[_BankRequest], room: int) -> Buffer:
-    unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
+    unit = max(1, VECTOR_BYTES // buffer.dtype.bytes)
     paddings = list(range(unit, 8 * unit + 1, unit))
     if not any(request.is_vector for request in requests):
         paddings += [padding for padding in (1, 2) if padding % unit]
@@ -165,10 +163,10 @@ def _best(buffer: Buffer, requests: Sequence[_BankRequest], room: int) -> Buffer
 
 
 def _fewest(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
-    """Return the cycles that the banks take where no threads meet in one."""
+    """Return the cycles of the banks without any conflicts."""
     total = 0.0
     for request in requests:
-        width = min(_VECTOR_BYTES, request.lanes * buffer.dtype.bytes)
+        width = min(VECTOR_BYTES, request.lanes * buffer.dtype.bytes)
         cycles = 1.0 if request.may_join else max(1.0, width / BANK_BYTES)
         halved = request.is_shared and (request.may_join or width > BANK_BYTES)
         total += request.times * (cycles / 2 if halved else cycles)
@@ -176,19 +174,19 @@ def _fewest(buffer: Buffer, requests: Sequence[_BankRequest]) -> float:
 
 
 def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> tuple[float, float]:
-    """Return the cycles of bank conflicts, and all that the banks take, for all requests."""
-    unit = max(1, _VECTOR_BYTES // buffer.dtype.bytes)
+    """Return the cycles of bank conflicts, and all cycles of the banks, for all requests."""
+    unit = max(1, VECTOR_BYTES // buffer.dtype.bytes)
     is_aligned = all(stride % unit == 0 for stride in buffer.strides[:-1])
     lost, total = 0.0, 0.0
     for request in requests:
-        place = sum(
+        offsets = sum(
             (index * stride for index, stride in zip(request.indices, buffer.strides, strict=True)),
             start=np.zeros_like(request.indices[0]),
         )
         joined = unit if request.may_join and is_aligned else 1
-        width = min(_VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
-        found = shared_wavefronts(place * buffer.dtype.bytes, width)
-        total += request.times / joined * float(found.mean())
+        width = min(VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
+        wavefronts = shared_wavefronts(offsets * buffer.dtype.bytes, width)
+        total += request.times / joined * float(wavefronts.mean())
         parts = max(1, width // BANK_BYTES)
-        lost += request.times / joined * float(np.maximum(found - parts, 0).mean())
+        lost += request.times / joined * float(np.maximum(wavefronts - parts, 0).mean())
     return lost, total

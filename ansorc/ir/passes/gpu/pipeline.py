@@ -8,32 +8,31 @@ from ansorc.ir.passes.gpu.join_loads import join_loads
 from ansorc.ir.passes.gpu.join_stores import join_stores
 from ansorc.ir.passes.gpu.matrix_tiles import form_matrix_tiles
 from ansorc.ir.passes.gpu.order_reductions import order_reductions
-from ansorc.ir.passes.gpu.overlap_copies import overlap_copies
 from ansorc.ir.passes.gpu.pad_shared import pad_shared
+from ansorc.ir.passes.gpu.pipeline_shared_copies import pipeline_shared_copies
 from ansorc.ir.passes.gpu.private_arrays import MAX_REGISTERS, unroll_private
-from ansorc.ir.passes.gpu.thread_nests import gather_threads
+from ansorc.ir.passes.gpu.thread_nests import normalize_thread_nest
 from ansorc.ir.passes.gpu.virtual_threads import inject_virtual_threads
 from ansorc.ir.passes.gpu.whole_tiles import compute_whole_tiles
 from ansorc.ir.passes.gpu.wide_sums import widen_sums
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
+from ansorc.ir.passes.insert_checks import insert_checks
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pipeline import Passes
-from ansorc.ir.passes.place_checks import place_checks
 from ansorc.ir.passes.promote_accumulators import promote_accumulators
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
+from ansorc.target.gpu import VECTOR_BYTES
 from ansorc.target.gpu_limits import launch_limits
 
-VECTOR_BYTES = 16
-"""The most that one instruction of a thread loads or stores."""
 _PARTITION_STATEMENTS = 256
-"""The statements that splitting loops at their tests may add to a kernel."""
+"""The most statements that splitting loops at their tests may add to a kernel."""
 _TILE_BYTES = 4 * MAX_REGISTERS * 3 // 4
 
 CUDA_PASSES: Passes = (
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("inject_virtual_threads", lambda f, _: inject_virtual_threads(f)),
-    ("gather_threads", lambda f, _: gather_threads(f)),
+    ("normalize_thread_nest", lambda f, _: normalize_thread_nest(f)),
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("compute_whole_tiles", lambda f, _: compute_whole_tiles(f)),
     ("order_reductions", lambda f, _: order_reductions(f)),
@@ -44,8 +43,8 @@ CUDA_PASSES: Passes = (
     ),
     ("promote_accumulators", lambda f, _: promote_accumulators(f, _TILE_BYTES)),
     (
-        "overlap_copies",
-        lambda f, t: overlap_copies(f, has_async=t.gpu.architecture.has_async_copies),
+        "pipeline_shared_copies",
+        lambda f, t: pipeline_shared_copies(f, has_async=t.gpu.architecture.has_async_copies),
     ),
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("insert_barriers", lambda f, _: insert_barriers(f)),
@@ -57,6 +56,6 @@ CUDA_PASSES: Passes = (
     ("pad_shared", lambda f, t: pad_shared(f, launch_limits(t).shared_bytes)),
     ("join_loads", lambda f, _: join_loads(f)),
     ("simplify", lambda f, _: simplify_stmt(f)),
-    ("place_checks", lambda f, _: place_checks(f, clamps=True)),
+    ("insert_checks", lambda f, _: insert_checks(f, clamps=True)),
 )
-"""What makes a loop program ready for CUDA C."""
+"""The passes before CUDA C is emitted."""

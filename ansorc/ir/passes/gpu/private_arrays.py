@@ -1,7 +1,7 @@
-"""Unroll the loops that index a thread's own arrays, so that these become registers.
+"""Unroll the loops that index private arrays of a thread, so that these become registers.
 
-A register has no address: an array that a loop indexes lives in memory, off the chip. Arrays that
-are too long for that stay there.
+A register has no address: an array that is indexed by a loop is in memory, off the chip. Arrays
+that are too long for registers stay there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store, statements
 from ansorc.ir.substitute import free_vars
 
 MAX_REGISTERS = 255
-"""Of 4 bytes, for a thread."""
+"""The registers of 4 bytes of a thread."""
 _STATEMENTS = 4096
-"""Copies of statements that unrolling may make of one loop."""
+"""The most copies of statements that unrolling may make from one loop."""
 
 
 def unroll_private(function: Function) -> Function:
-    """Return `function` with the loops unrolled over whose variables small arrays are indexed."""
+    """Return `function` with loops unrolled whose variables index small private arrays."""
     small = {
         part.buffer.name
         for part in statements(function.body)

@@ -1,4 +1,4 @@
-"""Give each kernel one loop for each block and thread index, around all that it does.
+"""Give each kernel one loop for each block and thread index, around its whole body.
 
 bound blockIdx.x b in 0..8:                    bound blockIdx.x b in 0..8:
     alloc S: float32[64] shared                    bound threadIdx.x t in 0..64:
@@ -9,8 +9,8 @@ bound blockIdx.x b in 0..8:                    bound blockIdx.x b in 0..8:
     B[b] = S[0]                                        if t == 0:
                                                            B[b] = S[0]
 
-What stands outside the loops of an index is done by the first thread, or block, of that index. What
-the threads of a block must wait for is seen afterwards, by `insert_barriers`.
+Statements outside the loops of an index are run by the first thread, or block, of that index. The
+barriers that this needs are inserted later, by `insert_barriers`.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from ansorc.ir.stmt import (
 from ansorc.ir.substitute import substitute
 
 _MOST_BLOCKS = 65535
-"""Along y and z; see `LaunchLimits`."""
+"""The most blocks along y and z; see `LaunchLimits`."""
 INDICES = tuple(thread for thread in THREADS if thread != "vthread")
 
 
-def gather_threads(function: Function) -> Function:
-    """Return `function` with kernels in normal form; it has no virtual threads.
+def normalize_thread_nest(function: Function) -> Function:
+    """Return `function`, which has no virtual threads, with kernels in normal form.
 
-    Raise BuildError where blocks would be started inside a loop.
+    Raise BuildError if blocks would be started inside a loop.
     """
     body = map_kernels(function.body, _gathered)
     return function if body is function.body else replace(function, body=body)
 
 
 def map_kernels(body: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """Return the body of a function with each kernel changed: its outermost nests."""
+    """Return `body` with `change` applied to each kernel, its outermost nests."""
     match body:
         case Seq() | Allocate():
             if isinstance(body, Allocate) and body.buffer.scope is not Scope.GLOBAL:
@@ -85,7 +85,7 @@ def _gathered(nest: Stmt) -> Stmt:
 
 
 def _along_x(body: Stmt, loop: For, first: For | None) -> tuple[Stmt, For]:
-    """Return `body` with the blocks of `loop` beside those of blockIdx.x, and the loop over all."""
+    """Return `body` with the blocks of `loop` joined to those of blockIdx.x, and the joint loop."""
     if first is None:
         return body, replace(loop, thread="blockIdx.x")
     both = Var(f"{loop.var.name}@{first.var.name}")
@@ -117,9 +117,9 @@ class _Gathering:
         self._loops = loops
 
     def stmt(self, stmt: Stmt, inside: frozenset[str]) -> Stmt:
-        """Return `stmt`, which runs in the loops of the indices `inside`, for all threads."""
+        """Return `stmt` for all threads; it runs inside the loops of the indices `inside`."""
         if isinstance(stmt, For) and stmt.kind is LoopKind.BOUND:
-            return self._bound(stmt, inside)
+            return self._bind_loop(stmt, inside)
         below = {p.thread for p in statements(stmt) if isinstance(p, For) and p.thread}
         if isinstance(stmt, Barrier):
             return stmt
@@ -127,13 +127,13 @@ class _Gathering:
             return self._by_first(stmt, inside)
         return map_substatements(stmt, lambda part: self.stmt(part, inside))
 
-    def _bound(self, loop: For, inside: frozenset[str]) -> Stmt:
-        own = self._loops[loop.thread]
+    def _bind_loop(self, loop: For, inside: frozenset[str]) -> Stmt:
+        outer = self._loops[loop.thread]
         body = loop.body
-        if own.var != loop.var:
-            body = substitute(body, {loop.var.name: own.var})
+        if outer.var != loop.var:
+            body = substitute(body, {loop.var.name: outer.var})
         body = self.stmt(body, inside | {loop.thread})
-        return body if loop.extent == own.extent else If(_below(own.var, loop.extent), body)
+        return body if loop.extent == outer.extent else If(_below(outer.var, loop.extent), body)
 
     def _by_first(self, stmt: Stmt, inside: frozenset[str]) -> Stmt:
         tests: list[Expr] = [
@@ -146,14 +146,14 @@ class _Gathering:
 
 
 def map_bound(stmt: Stmt, loops: dict[str, For]) -> Stmt:
-    """Return `stmt` without bound loops, whose variables are those of `loops`."""
+    """Return `stmt` without bound loops; their variables become those of `loops`."""
     if isinstance(stmt, For) and stmt.kind is LoopKind.BOUND:
-        own = loops[stmt.thread]
+        outer = loops[stmt.thread]
         body = stmt.body
-        if own.var != stmt.var:
-            body = substitute(body, {stmt.var.name: own.var})
+        if outer.var != stmt.var:
+            body = substitute(body, {stmt.var.name: outer.var})
         body = map_bound(body, loops)
-        return body if stmt.extent == own.extent else If(_below(own.var, stmt.extent), body)
+        return body if stmt.extent == outer.extent else If(_below(outer.var, stmt.extent), body)
     return map_substatements(stmt, lambda part: map_bound(part, loops))
 
 

@@ -1,4 +1,4 @@
-"""Give each thread the work of its virtual threads, what they share done once.
+"""Give each thread the work of its virtual threads; shared work is done once.
 
 bound vthread v in 0..2:                       bound threadIdx.x t in 0..64:
     bound threadIdx.x t in 0..64:                  alloc C.local: float32[2, 4] local
@@ -8,7 +8,7 @@ bound vthread v in 0..2:                       bound threadIdx.x t in 0..64:
             C.local[…] += S[v * 64 + …]                    C.local[v, …] += S[v * 64 + …]
 
 Virtual threads are like threads: between two barriers they run in any order. So the loop over them
-goes inwards to what depends on it, and past the loops around that, which run once.
+is moved inwards to the statements that depend on it, and the loops that it passes run once.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class _Distribution:
         return For(self._loop.var, self._loop.extent, LoopKind.UNROLLED, copied)
 
     def _is_tile(self, loop: For) -> bool:
-        """Whether the loop is over a tile of each virtual thread, all of it straight code.
+        """Return whether the loop runs over a tile of each virtual thread, all straight-line code.
 
-        Other unrolled loops, over the terms of a reduction, stay outside: what one iteration loads
-        serves all virtual threads.
+        Other unrolled loops, over the terms of a reduction, stay outside, so that the loads of one
+        iteration are used by all virtual threads.
         """
         if any(
             isinstance(part, Barrier | Allocate)
@@ -114,8 +114,8 @@ class _Distribution:
 
     def _depends(self, root: Node) -> bool:
         if (known := self._known.get(id(root))) is None:
-            found = self._is_varying(root) or any(map(self._depends, children(root)))
-            known = self._known[id(root)] = root, found
+            depends = self._is_varying(root) or any(map(self._depends, children(root)))
+            known = self._known[id(root)] = root, depends
         return known[1]
 
     def _is_varying(self, part: Node) -> bool:
@@ -129,18 +129,18 @@ class _Distribution:
 
 
 def _varying(loop: For) -> dict[Buffer, Buffer]:
-    """Return the memory of a thread that differs between virtual threads, with a dimension more."""
+    """Return the private buffers that differ between virtual threads, with one more dimension."""
     allocated = (part.buffer for part in statements(loop.body) if isinstance(part, Allocate))
     private = {buffer for buffer in allocated if buffer.scope in _PRIVATE}
-    found: set[Var | Buffer] = {loop.var}
-    while new := set(_changed(loop.body, found, is_under=False)) & private - found:
-        found |= new
-    copied = (buffer for buffer in private if buffer in found)
+    causes: set[Var | Buffer] = {loop.var}
+    while new := set(_find_changed(loop.body, causes, is_under=False)) & private - causes:
+        causes |= new
+    copied = (buffer for buffer in private if buffer in causes)
     return {buffer: replace(buffer, shape=(loop.extent, *buffer.shape)) for buffer in copied}
 
 
-def _changed(stmt: Stmt, causes: set[Var | Buffer], *, is_under: bool) -> Iterator[Buffer]:
-    """The buffers whose elements depend on one of `causes`."""
+def _find_changed(stmt: Stmt, causes: set[Var | Buffer], *, is_under: bool) -> Iterator[Buffer]:
+    """Yield the buffers whose elements depend on one of `causes`."""
     match stmt:
         case Store(buffer):
             if is_under or _mentions(stmt, causes):
@@ -148,10 +148,10 @@ def _changed(stmt: Stmt, causes: set[Var | Buffer], *, is_under: bool) -> Iterat
         case If(condition):
             inner = is_under or _mentions(condition, causes)
             for part in substatements(stmt):
-                yield from _changed(part, causes, is_under=inner)
+                yield from _find_changed(part, causes, is_under=inner)
         case _:
             for part in substatements(stmt):
-                yield from _changed(part, causes, is_under=is_under)
+                yield from _find_changed(part, causes, is_under=is_under)
 
 
 def _mentions(root: Node, causes: set[Var | Buffer]) -> bool:

@@ -1,13 +1,13 @@
-"""Compute tiles of a thread whole, also the elements beyond the border, which nobody stores.
+"""Compute whole tiles of a thread, including elements beyond the border, which are not stored.
 
 for k in 0..8:                                  for k in 0..8:
     for i in 0..4:                                  for i in 0..4:
         if b * 4 + i < 30:               ->             C.local[i] = C.local[i] + S[k, i]
             C.local[i] = C.local[i] + S[k, i]
 
-A test inside of a register tile costs more than it saves: it divides the straight code. An element
-for which a condition keeps every store away holds nothing, so it may hold anything. What is loaded
-instead must exist: global memory is not loaded beyond its end.
+A test inside a register tile costs more than it saves, since it divides the straight-line code. If
+a condition prevents every store of an element, the element is never used and may have any value.
+Loads must still be legal: global memory is not loaded beyond its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Compare, Const, Exchange, Expr, Loa
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.passes.gpu.elements import evaluate
-from ansorc.ir.passes.places import flat_place
+from ansorc.ir.passes.queries import flat_offset
 from ansorc.ir.stmt import (
     Allocate,
     For,
@@ -41,18 +41,18 @@ from ansorc.ir.stmt import (
 from ansorc.ir.substitute import free_vars
 
 _MOST = 1 << 14
-"""Iterations of the loops around a store that are looked at one by one."""
+"""The most iterations of the loops around a store that are evaluated one by one."""
 
 _DIVISIONS = (BinaryOp.FLOORDIV, BinaryOp.MOD)
 
 _Test: TypeAlias = tuple[str, frozenset[tuple[Atom, int]]]
-"""The operator of a comparison with 0, and what is compared besides the loops of the tile."""
+"""The operator of a comparison with 0, and the compared terms outside of the tile."""
 _Table: TypeAlias = dict[int, int]
-"""By the number of an element, what its loops add to that."""
+"""The part of the comparison that depends on the tile, by number of the element."""
 
 
 def compute_whole_tiles(function: Function) -> Function:
-    """Return `function` without the tests that are the same for all stores of an element."""
+    """Return `function` without tests that are the same for all stores of an element."""
     body = _WholeTiles().stmt(function.body, {})
     return function if body is function.body else replace(function, body=body)
 
@@ -61,9 +61,9 @@ def compute_whole_tiles(function: Function) -> Function:
 class _GuardedStore:
     store: Store
     loops: tuple[For, ...]
-    """Those inside of the allocation."""
+    """The loops inside the allocation."""
     tests: Mapping[Expr, tuple[_Test, _Table]]
-    """The conditions on elements that it is under."""
+    """The conditions on elements around the store."""
 
 
 class _WholeTiles:
@@ -82,14 +82,14 @@ class _WholeTiles:
 
 
 def _without_tests(body: Stmt, buffer: Buffer, ranges: Mapping[str, Interval]) -> Stmt:
-    found = list(_stores(body, buffer, (), ()))
+    stores = list(_stores(body, buffer, (), ()))
     removable = {
         id(each.store): {
             expr
             for expr, test in each.tests.items()
-            if all(other is each or _has(other, *test) for other in found)
+            if all(other is each or _has(other, *test) for other in stores)
         }
-        for each in found
+        for each in stores
     }
     if not any(removable.values()):
         return body
@@ -97,10 +97,11 @@ def _without_tests(body: Stmt, buffer: Buffer, ranges: Mapping[str, Interval]) -
 
 
 def _has(stored: _GuardedStore, test: _Test, table: _Table) -> bool:
-    """Whether the store is under that condition, for the elements of both."""
+    """Return whether the store is under that condition, for the elements of both."""
     return any(
-        own == test and all(table.get(place, value) == value for place, value in values.items())
-        for own, values in stored.tests.values()
+        mine == test
+        and all(table.get(element, value) == value for element, value in values.items())
+        for mine, values in stored.tests.values()
     )
 
 
@@ -108,7 +109,7 @@ class _Removal:
     def __init__(self, buffer: Buffer, removable: dict[int, set[Expr]]) -> None:
         self._buffer, self._removable = buffer, removable
         self._is_by_units = False
-        """Whether it is inside of a MATRIX loop."""
+        """Whether the current statement is inside a MATRIX loop."""
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
@@ -119,21 +120,21 @@ class _Removal:
                 self._is_by_units = self._is_by_units and kind is not LoopKind.MATRIX
                 return new
             case If(condition, Store() as store, None) if store.buffer == self._buffer:
-                return self._unguarded(condition, store, store, ranges)
+                return self._drop_tests(condition, store, store, ranges)
             case If(condition, For() as loop, None) if self._is_by_units:
-                own = list(_nested(loop))  # of warps, which matrix units need whole
-                if not isinstance(own[-1], Store) or own[-1].buffer != self._buffer:
+                parts = list(_nest_parts(loop))  # of warps, which matrix units need whole
+                if not isinstance(parts[-1], Store) or parts[-1].buffer != self._buffer:
                     return stmt
-                loops = [part for part in own if isinstance(part, For)]
+                loops = [part for part in parts if isinstance(part, For)]
                 inner = {**ranges, **{each.var.name: (0, each.extent - 1) for each in loops}}
-                return self._unguarded(condition, loop, own[-1], inner)
+                return self._drop_tests(condition, loop, parts[-1], inner)
             case _:
                 return map_substatements(stmt, lambda part: self.stmt(part, ranges))
 
-    def _unguarded(
+    def _drop_tests(
         self, condition: Expr, then: Stmt, store: Store, ranges: Mapping[str, Interval]
     ) -> Stmt:
-        """Return `then`, which does nothing but `store`, under what is left of `condition`."""
+        """Return `then`, which only does `store`, under the rest of `condition`."""
         drop = self._removable.get(id(store), set[Expr]())
         if not drop or not _is_safe(store, ranges):
             return If(condition, then)
@@ -141,15 +142,15 @@ class _Removal:
         return If(conjunction(kept), then) if kept else then
 
 
-def _nested(stmt: Stmt) -> Iterator[Stmt]:
-    """The loops of a nest, and what is inside of them."""
+def _nest_parts(stmt: Stmt) -> Iterator[Stmt]:
+    """Yield the loops of a nest, and the statement inside them."""
     yield stmt
     if isinstance(stmt, For):
-        yield from _nested(stmt.body)
+        yield from _nest_parts(stmt.body)
 
 
 def _is_safe(store: Store, ranges: Mapping[str, Interval]) -> bool:
-    """Whether the value may be computed though it may not be wanted."""
+    """Return whether the value of `store` may be computed even if it is not used."""
     for part in walk(store.value):
         if isinstance(part, Exchange):
             return False
@@ -177,9 +178,9 @@ def _stores(
         case Store() if stmt.buffer == buffer:
             tests: dict[Expr, tuple[_Test, _Table]] = {}
             for guard in guards:
-                found = _of_elements(guard, stmt, loops)
-                if found is not None:
-                    tests[guard] = found
+                element_test = _of_elements(guard, stmt, loops)
+                if element_test is not None:
+                    tests[guard] = element_test
             yield _GuardedStore(stmt, loops, tests)
         case _:
             for part in substatements(stmt):
@@ -187,14 +188,14 @@ def _stores(
 
 
 def _of_elements(guard: Expr, store: Store, loops: tuple[For, ...]) -> tuple[_Test, _Table] | None:
-    """Return `guard` as a condition on the element that is stored; None if it is on others."""
+    """Return `guard` as a condition on the stored element; None if it is another condition."""
     if not isinstance(guard, Compare):
         return None
-    total, place = difference(guard.left, guard.right), flat_place(store.buffer, store.indices)
+    total, start = difference(guard.left, guard.right), flat_offset(store.buffer, store.indices)
     extents = {loop.var.name: loop.extent for loop in loops}
-    if total is None or place is None:
+    if total is None or start is None:
         return None
-    own: list[tuple[Expr, int]] = []
+    moving: list[tuple[Expr, int]] = []
     besides: set[tuple[Atom, int]] = set()
     for atom, factor in total.terms.items():
         names = {atom} if isinstance(atom, str) else free_vars(atom)
@@ -203,26 +204,26 @@ def _of_elements(guard: Expr, store: Store, loops: tuple[For, ...]) -> tuple[_Te
                 return None
             besides.add((atom, factor))
         else:
-            own.append((atom_expr(atom), factor))
-    at = [(atom_expr(atom), factor) for atom, factor in place.terms.items()]
-    used = {n for expr, _ in (*own, *at) for n in free_vars(expr)} & extents.keys()
+            moving.append((atom_expr(atom), factor))
+    at = [(atom_expr(atom), factor) for atom, factor in start.terms.items()]
+    used = {n for expr, _ in (*moving, *at) for n in free_vars(expr)} & extents.keys()
     count = int(np.prod([float(extents[name]) for name in used], initial=1.0))
-    if count > _MOST or any(not free_vars(expr) <= extents.keys() for expr, _ in (*own, *at)):
+    if count > _MOST or any(not free_vars(expr) <= extents.keys() for expr, _ in (*moving, *at)):
         return None
     names = sorted(used)
     grid = np.meshgrid(*(np.arange(extents[n]) for n in names), indexing="ij")
     values = {name: axis.ravel() for name, axis in zip(names, grid, strict=True)}
-    places, offsets = np.full(count, place.constant), np.full(count, total.constant)
+    places, offsets = np.full(count, start.constant), np.full(count, total.constant)
     for expr, factor in at:
-        found = evaluate(expr, values)
-        if found is None:
+        value = evaluate(expr, values)
+        if value is None:
             return None
-        places = places + factor * found
-    for expr, factor in own:
-        found = evaluate(expr, values)
-        if found is None:
+        places = places + factor * value
+    for expr, factor in moving:
+        value = evaluate(expr, values)
+        if value is None:
             return None
-        offsets = offsets + factor * found
+        offsets = offsets + factor * value
     table: _Table = {}
     for element, offset in zip(places.tolist(), offsets.tolist(), strict=True):
         if table.setdefault(element, offset) != offset:

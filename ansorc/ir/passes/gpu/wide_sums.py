@@ -1,4 +1,4 @@
-"""Sums of bfloat16 by matrix units, which have none: they are float32 until they are read.
+"""Keep sums of bfloat16 in float32 until they are read: matrix units have no bfloat16 sums.
 
 matrix k in 0..16:            matrix k in 0..16:
     C[i] = C[i] + A * B   ->      W[i] = W[i] + cast(float32, A) * cast(float32, B)
@@ -16,9 +16,9 @@ from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store, statements
 
 
 def widen_sums(function: Function) -> Function:
-    """Keep what matrix units add up in float32, if no unit adds up in its dtype.
+    """Return `function` with sums of matrix units in float32, if no unit has sums of their dtype.
 
-    Each number is rounded where it is read.
+    Each sum is rounded where it is read.
     """
     sums = {
         store.buffer: replace(store.buffer, dtype=FLOAT32)
@@ -35,20 +35,20 @@ def widen_sums(function: Function) -> Function:
             case Load(buffer) if buffer in sums:
                 return Cast(BFLOAT16, replace(old, buffer=sums[buffer]))
             case Store(buffer, _, value) if buffer in sums:
-                return replace(old, buffer=sums[buffer], value=_widened(value))
+                return replace(old, buffer=sums[buffer], value=_widen(value))
             case _:
                 return None
 
     return rewrite(function, rule) if sums else function
 
 
-def _widened(value: Expr) -> Expr:
-    """`value`, of bfloat16, in float32; of a sum of products, its parts."""
+def _widen(value: Expr) -> Expr:
+    """Return `value`, a bfloat16, in float32; for a sum of products, widen its parts."""
     match value:
         case Cast(_, Load(buffer) as load) if buffer.dtype == FLOAT32:
             return load
         case Binary(BinaryOp.ADD, total, Binary(BinaryOp.MUL, left, right)):
             product = Cast(FLOAT32, left) * Cast(FLOAT32, right)
-            return Binary(BinaryOp.ADD, _widened(total), product)
+            return Binary(BinaryOp.ADD, _widen(total), product)
         case _:
             return Cast(FLOAT32, value)

@@ -1,4 +1,4 @@
-"""Copy to shared memory what later iterations need while the present one computes.
+"""Copy data of later iterations to shared memory while the current iteration computes.
 
 for k in 0..8 stages 3:                 alloc S: float32[3, 64] shared
     alloc S: float32[64] shared         for p in 0..2:
@@ -11,13 +11,13 @@ for k in 0..8 stages 3:                 alloc S: float32[3, 64] shared
                                                 async S[(k + 2) % 3, t] = A[k + 2, t]
                                             C[0] = C[0] + S[k % 3, 63 - t]
 
-One barrier an iteration is enough: behind it all threads have done with the part of S that is
-stored to next, and see what was waited for before it. Where there are no asynchronous copies, or a
-value is computed, the thread's registers hold the elements until it has computed.
+One barrier in each iteration is enough: after it, all threads have finished with the part of S that
+is stored next, and see the copies that were awaited before it. If the GPU has no asynchronous
+copies, or a value is computed, registers of the thread hold the elements until it has computed.
 
-All other copies are begun before the first is waited for, where they are asynchronous: in a loop a
-thread would wait for each load before its store. But a few loads without a condition the compiler
-begins before the barrier, while the threads still compute.
+Other copies are made asynchronous, too, and all are begun before the first is awaited: in a loop a
+thread would wait for each load before its store. A few unconditional loads are left as they are:
+the compiler begins them before the barrier, while threads still compute.
 """
 
 from __future__ import annotations
@@ -47,20 +47,19 @@ from ansorc.ir.stmt import (
     statements,
 )
 from ansorc.ir.substitute import substitute
+from ansorc.target.code_facts import ASYNC_COPY_BYTES
 
-ASYNC_BYTES = (4, 8, 16)
-"""What one asynchronous copy may move."""
 _FEW_COPIES = 16
-"""Of a thread: up to so many are 2 to 4 % slower if they are asynchronous, more 1.0 to 3 times as
-fast (140 programs on an H200)."""
+"""Up to this many copies of a thread are 2 to 4 % slower if they are asynchronous; more copies are
+1.0 to 3 times as fast (140 programs on an H200)."""
 _MOST_REGISTERS = 64
-"""Registers of 4 bytes that may hold elements of one copy."""
+"""The most registers of 4 bytes that may hold elements of one copy."""
 
 
-def overlap_copies(function: Function, *, has_async: bool) -> Function:
-    """Return `function`, its kernels in normal form, in which no loop has stages.
+def pipeline_shared_copies(function: Function, *, has_async: bool) -> Function:
+    """Return `function`, with kernels in normal form, without stages of loops.
 
-    `has_async`: whether the GPU copies asynchronously, as from sm_80 on.
+    `has_async` is whether the GPU has asynchronous copies, as from sm_80 on.
     """
     body = map_kernels(function.body, lambda nest: _in_kernel(nest, has_async=has_async))
     return function if body is function.body else replace(function, body=body)
@@ -74,7 +73,7 @@ def _in_kernel(nest: Stmt, *, has_async: bool) -> Stmt:
 
 
 def _begun_together(stmt: Stmt, stored: set[str]) -> Stmt:
-    """Return `stmt` with a wait behind copies that follow each other, not in each of them."""
+    """Return `stmt` with one wait after consecutive copies instead of one in each of them."""
     parts, changed = stmt.stmts if isinstance(stmt, Seq) else (stmt,), list[Stmt]()
     for is_copy, group in groupby(parts, lambda part: _is_begun_alone(part, stored)):
         copies = list(group)
@@ -91,20 +90,22 @@ def _begun_together(stmt: Stmt, stored: set[str]) -> Stmt:
 
 
 def _is_long(copies: Sequence[Stmt]) -> bool:
-    """Whether a thread waits for what `copies` load, because of tests or for their number."""
+    """Return whether a thread would wait for the loads of `copies`: for tests, or their number."""
     if any(isinstance(part, If | Select) for copy in copies for part in walk(copy)):
         return True
     loops = [loops for copy in copies for _, loops in _with_loops(copy, ())]
-    serial = [[one.extent for one in each if one.kind is not LoopKind.VECTORIZED] for each in loops]
+    serial = [
+        [loop_.extent for loop_ in each if loop_.kind is not LoopKind.VECTORIZED] for each in loops
+    ]
     return sum(map(prod, serial)) > _FEW_COPIES
 
 
 def _is_begun_alone(stmt: Stmt, stored: set[str]) -> bool:
-    """Whether `stmt` fills shared memory by stores that can be asynchronous, and are not yet."""
+    """Return whether `stmt` fills shared memory by stores that can become asynchronous."""
     if any(store.is_async or store.buffer.scope is not Scope.SHARED for store in _stores(stmt)):
         return False
-    own = {store.buffer.name for store in _stores(stmt)}
-    return _is_copy(stmt, own, stored) and _SharedCopy(stmt, has_async=True).is_async
+    filled = {store.buffer.name for store in _stores(stmt)}
+    return _is_copy(stmt, filled, stored) and _SharedCopy(stmt, has_async=True).is_async
 
 
 def _with_stages(nest: Stmt, stored: set[str], *, has_async: bool) -> Stmt:
@@ -119,20 +120,20 @@ def _with_stages(nest: Stmt, stored: set[str], *, has_async: bool) -> Stmt:
 
 
 class _Overlap:
-    """One loop: how it begins, and its new body."""
+    """One loop with stages: builds its prologue and its new body."""
 
     def __init__(self, loop: For, stored: set[str], *, has_async: bool) -> None:
         self._loop = loop
         self._stages = min(loop.stages, loop.extent)
-        self._allocated, parts = _opened(loop.body)
-        own = {b.name: b for b in self._allocated if b.scope is Scope.SHARED}
-        copies = list(takewhile(lambda part: _is_copy(part, own.keys(), stored), parts))
+        self._allocated, parts = _split_allocations(loop.body)
+        shared = {b.name: b for b in self._allocated if b.scope is Scope.SHARED}
+        copies = list(takewhile(lambda part: _is_copy(part, shared.keys(), stored), parts))
         self._rest = parts[len(copies) :]
         filled = {part.buffer.name for copy in copies for part in _stores(copy)}
         late = {part.buffer.name for rest in self._rest for part in _stores(rest)}
         is_fit = self._stages > 1 and bool(copies) and not filled & late
         self._buffers = {
-            name: replace(own[name], shape=(self._stages, *own[name].shape))
+            name: replace(shared[name], shape=(self._stages, *shared[name].shape))
             for name in (sorted(filled) if is_fit else ())
         }
         self._copies = [
@@ -140,7 +141,7 @@ class _Overlap:
         ]
 
     def result(self) -> Stmt:
-        """Return what becomes of the loop; it is as it was where nothing can be copied ahead."""
+        """Return the new loop; the old one, without stages, if nothing can be copied ahead."""
         if not self._copies:
             return replace(self._loop, stages=0)
         var, extent, ahead = self._loop.var, self._loop.extent, self._stages - 1
@@ -166,18 +167,18 @@ class _Overlap:
         return stmt
 
     def _first(self, count: int, *, is_async: bool) -> Stmt:
-        """Return what copies for the first `count` iterations, each a group but for the last."""
+        """Return the copies for the first `count` iterations, each but the last as a group."""
         var = Var(f"{self._loop.var.name}.first")
         copies = [copy.whole() for copy in self._copies]
         waiting: list[Stmt] = [Await(count)] if is_async and count > 1 else []
         return For(var, count, LoopKind.UNROLLED, Seq((*waiting, self._at(var, copies))))
 
-    def _at(self, place: Expr, parts: Sequence[Stmt]) -> Stmt:
-        """Return `parts` for the iteration `place`."""
-        return substitute(Seq(tuple(parts)), {self._loop.var.name: place})
+    def _at(self, iteration: Expr, parts: Sequence[Stmt]) -> Stmt:
+        """Return `parts` for the iteration `iteration`."""
+        return substitute(Seq(tuple(parts)), {self._loop.var.name: iteration})
 
     def _in_slots(self, stmt: Stmt) -> Stmt:
-        """Return `stmt`, which reads and fills the part of a buffer that its iteration has."""
+        """Return `stmt` with buffers replaced by the slot of the iteration."""
         slot = binary(BinaryOp.MOD, self._loop.var, integer(self._stages))
 
         def rule(old: Node) -> Node | None:
@@ -197,7 +198,7 @@ class _SharedCopy:
     stmt: Stmt
     has_async: bool
     registers: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
-    """What holds the value of each store in between, where there are two parts."""
+    """The registers that hold the value of each store between the two parts."""
     loops: dict[int, tuple[For, ...]] = field(default_factory=dict[int, "tuple[For, ...]"])
 
     def __post_init__(self) -> None:
@@ -214,11 +215,11 @@ class _SharedCopy:
             self.registers = {}
 
     def whole(self) -> Stmt:
-        """Return what copies, asynchronously if that is possible."""
+        """Return the copies, asynchronous if possible."""
         return _with_stores(self.stmt, lambda old: replace(old, is_async=self.is_async))
 
     def begin(self) -> Stmt:
-        """Return what is done as early as possible."""
+        """Return the statements to run as early as possible."""
         if not self.registers:
             return self.whole()
         return _with_stores(
@@ -226,7 +227,7 @@ class _SharedCopy:
         )
 
     def end(self) -> list[Stmt]:
-        """Return what is done once the iteration has computed."""
+        """Return the statements to run after the iteration has computed."""
         if not self.registers:
             return []
         return [
@@ -242,44 +243,44 @@ class _SharedCopy:
         return tuple(loop.var for loop in self.loops[id(store)])
 
     def _fits(self, store: Store) -> bool:
-        """Whether one instruction copies what the store does in a loop over lanes."""
+        """Return whether one instruction can copy the elements that the store moves."""
         inner = self.loops[id(store)][-1:]
         lanes = [loop.extent for loop in inner if loop.kind is LoopKind.VECTORIZED]
         size = store.buffer.dtype.bytes * sum(lanes or [1])
-        return is_copy(store.value) and size in ASYNC_BYTES
+        return is_copy(store.value) and size in ASYNC_COPY_BYTES
 
 
 def is_copy(value: Expr) -> bool:
-    """Whether `value` is an element of a tensor, or 0 where there is none."""
+    """Return whether `value` is an element of a tensor, or 0 under a condition."""
     if isinstance(value, Select) and isinstance(value.otherwise, Const):
         value = value.then if value.otherwise.value == 0 else value
     return isinstance(value, Load)
 
 
-def _opened(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
-    """Return what a body allocates first, and its statements."""
+def _split_allocations(stmt: Stmt) -> tuple[list[Buffer], list[Stmt]]:
+    """Return the leading allocations of a body, and its statements."""
     match stmt:
         case Allocate(buffer, body):
-            buffers, parts = _opened(body)
+            buffers, parts = _split_allocations(body)
             return [buffer, *buffers], parts
         case Seq(stmts):
             parts: list[Stmt] = []
             for part in stmts:
-                parts += _opened(part)[1] if isinstance(part, Seq) else [part]
+                parts += _split_allocations(part)[1] if isinstance(part, Seq) else [part]
             return [], parts
         case _:
             return [], [stmt]
 
 
-def _is_copy(stmt: Stmt, own: Collection[str], stored: set[str]) -> bool:
-    """Whether `stmt` only fills buffers of `own` with what nobody stores to meanwhile."""
+def _is_copy(stmt: Stmt, filled: Collection[str], stored: set[str]) -> bool:
+    """Return whether `stmt` only fills buffers `filled`, from buffers that are not `stored`."""
     if any(isinstance(part, Barrier | Await | Allocate) for part in statements(stmt)):
         return False
     loads = [part for part in walk(stmt) if isinstance(part, Load)]
     stores = list(_stores(stmt))
     return (
         bool(stores)
-        and all(store.buffer.name in own for store in stores)
+        and all(store.buffer.name in filled for store in stores)
         and all(load.buffer.scope is Scope.GLOBAL for load in loads)
         and not any(load.buffer.name in stored for load in loads)
     )

@@ -1,11 +1,11 @@
-"""Compute a row where its result belongs, if that follows from it element by element.
+"""Compute a temporary row in the output, if the output is computed from it element by element.
 
 alloc E[1, 1000]                           for k in 0..1000: C[i, k] = exp(X[i, k])
 for k in 0..1000: E[0, k] = exp(X[i, k])   …
 …                                      ->  for k in 0..1000: C[i, k] = C[i, k] * f
 for k in 0..1000: C[i, k] = E[0, k] * f
 
-A core reads a line before it writes to it: that is then part of the first pass, which computes
+A core reads a line before it writes to it. This then happens in the first loop, which computes
 more, and the caches hold one row less.
 """
 
@@ -24,10 +24,10 @@ from ansorc.ir.stmt import Allocate, For, Function, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 
 
-def rows_in_place(function: Function, cache_bytes: int, most_bytes: int) -> Function:
-    """Return `function` with rows larger than `cache_bytes` in their place.
+def reuse_output_as_scratch(function: Function, cache_bytes: int, most_bytes: int) -> Function:
+    """Return `function` with rows larger than `cache_bytes` stored in the output.
 
-    Results are not larger than `most_bytes`.
+    Only outputs of at most `most_bytes` are used.
     """
     parts = list(walk(function.body))
     written = [part.buffer for part in parts if isinstance(part, Store)]
@@ -47,9 +47,9 @@ def rows_in_place(function: Function, cache_bytes: int, most_bytes: int) -> Func
 
 
 def _in_place(stmt: Allocate, results: set[Buffer]) -> Stmt | None:
-    """Return what `stmt` does without its buffer, None where that has to stay.
+    """Return the body of `stmt` without its buffer, or None if the buffer must stay.
 
-    The result is taken out of `results`.
+    The output that is used is removed from `results`.
     """
     row, (loops, guards, store) = stmt.buffer, perfect_nest(_last(stmt.body))
     if store is None or guards or store.buffer not in results:
@@ -79,18 +79,18 @@ def _last(stmt: Stmt) -> Stmt:
 
 
 def _starts(
-    places: Indices, indices: Indices, row: Buffer, loops: Sequence[For]
+    positions: Indices, indices: Indices, row: Buffer, loops: Sequence[For]
 ) -> list[Expr] | None:
-    """Return where `row` begins in the result, None unless `loops` go through exactly the row."""
+    """Return the start of `row` in the output; None unless `loops` run over exactly the row."""
     extents = {loop.var: loop.extent for loop in loops}
     starts: list[Expr] = []
-    for place, index, length in zip(places, indices, row.shape, strict=True):
-        if isinstance(index, Var) and step_along(place, index.name) == 1:
+    for position, index, length in zip(positions, indices, row.shape, strict=True):
+        if isinstance(index, Var) and step_along(position, index.name) == 1:
             if extents.pop(index, 0) != length:
                 return None
-            starts.append(substitute(place, {index.name: integer(0)}))
+            starts.append(substitute(position, {index.name: integer(0)}))
         elif length == 1 and index == integer(0):
-            starts.append(place)
+            starts.append(position)
         else:
             return None
     moving = {loop.var for loop in loops} & {part for start in starts for part in walk(start)}

@@ -1,13 +1,13 @@
-"""Check what data says before it is used: places in tensors, and what a program asserts.
+"""Insert checks of data before it is used: indices into tensors, and assertions of a program.
 
 parallel i in 0..8:                            parallel i in 0..8:
     for j in 0..768:                   ->          check cast(uint64, I[i]) < 10, …
         C[i, j] = T[I[i], j]                       for j in 0..768:
                                                        C[i, j] = T[I[i], j]
 
-It is the last pass, so that none has to know of checks, and none is made twice for the copies that
-passes make. A check goes before the statement that needs it, or before a loop around that, with
-loops of its own: where it runs the fewest times, as far inside as that allows.
+It is the last pass, so that no other pass has to know checks, and no check is repeated in copies
+that passes make. A check goes before the statement that needs it, or, with its own loops, before a
+loop around the statement. It goes where it runs the fewest times, and as far inside as possible.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ from ansorc.ir.stmt import (
 from ansorc.ir.substitute import free_vars
 
 _MOST_COPIES = 64
-"""Of checks that are written out; more are made in a loop, if they read no registers."""
+"""The most copies of a check in straight-line code; more are in a loop, if they read no
+registers."""
 _Step: TypeAlias = tuple[Stmt, "Expr | None"]
-"""A statement around another, and the condition under which that runs, of an If."""
+"""A statement around another; for an If also the condition under which the other runs."""
 _Path: TypeAlias = tuple[_Step, ...]
 """The outermost first."""
 
 
-def place_checks(function: Function, *, clamps: bool = False) -> Function:
-    """Return `function` with its checks as statements, places checked unless it says otherwise.
+def insert_checks(function: Function, *, clamps: bool = False) -> Function:
+    """Return `function` with its checks as statements; `checks_indices` decides about indices.
 
-    With `clamps` places are moved into the tensors after they were checked: for what goes on.
+    With `clamps`, indices are clamped to their tensors after the check, since a GPU kernel goes on.
     """
     first = promise_checks(function, has_threads=clamps) if function.checks_indices else []
     if not first and not any(map(_is_of_data, walk(function.body))):
@@ -72,18 +73,18 @@ class _Placing:
         self._rules = rules
         self._stores = Stores()
         self._before: dict[int, list[Stmt]] = {}
-        """What goes before a statement that is being looked at, by its id."""
+        """The statements to insert before a statement, by its id."""
 
     def stmt(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
-        """Return `stmt`, inside of `path`, after its checks and those that were placed here."""
-        new = self._checked(stmt, path, ranges)
+        """Return `stmt`, inside `path`, after its checks and others that were placed here."""
+        new = self._check(stmt, path, ranges)
         before = self._before.pop(id(stmt), None)
         if before is None:
             return new
         rest = new.stmts if isinstance(new, Seq) else (new,)
         return Seq((*before, *rest))
 
-    def _checked(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
+    def _check(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
             case For(var, extent):
                 inner = {**ranges, var.name: (0, extent - 1)}
@@ -101,7 +102,7 @@ class _Placing:
             case Check():
                 checks = DataChecks(ranges, self._rules)
                 checks.check(stmt)
-                self._place(stmt, checks.found, path)
+                self._insert(stmt, checks.found, path)
                 return Seq(())
             case _:
                 return map_substatements(
@@ -118,11 +119,11 @@ class _Placing:
         self,
         whole: Stmt,
         store: Store,
-        place: tuple[_Path, tuple[Expr, ...]],
+        before: tuple[_Path, tuple[Expr, ...]],
         ranges: dict[str, Interval],
     ) -> Store:
-        """Return `store` without checks, which are placed before `whole`."""
-        path, masks = place
+        """Return `store` without checks; they are placed before `whole`."""
+        path, masks = before
         exprs = (*store.indices, store.value)
         *indices, value = self._exprs(whole, exprs, path, ranges, masks)
         access = self._exprs(whole, (Load(store.buffer, tuple(indices)),), path, ranges, masks)[0]
@@ -139,21 +140,21 @@ class _Placing:
         ranges: dict[str, Interval],
         masks: tuple[Expr, ...] = (),
     ) -> list[Expr]:
-        """Return `exprs` of `stmt` without checks, which are placed."""
+        """Return the expressions `exprs` of `stmt` without checks; the checks are placed."""
         if not any(map(has_checks, exprs)):
             return list(exprs)
         checks = DataChecks(ranges, self._rules, masks)
         new = [checks.expr(expr) for expr in exprs]
-        self._place(stmt, checks.found, path)
+        self._insert(stmt, checks.found, path)
         return new
 
-    def _place(self, stmt: Stmt, found: Sequence[GuardedCheck], path: _Path) -> None:
-        """Put checks that `stmt` needs before it, or before a statement around it.
+    def _insert(self, stmt: Stmt, checks: Sequence[GuardedCheck], path: _Path) -> None:
+        """Place the checks that `stmt` needs before it, or before a statement around it.
 
-        In their order: one after which others are made goes no further out than it.
+        Checks keep their order: a check goes no further out than the checks before it.
         """
-        for one in found:
-            need = _Need.of(one)
+        for check in checks:
+            need = _Need.of(check)
             around, nested = self._best(stmt, need, path)
             before = self._before.setdefault(id(around), [])
             new = need.nest(nested)
@@ -161,8 +162,8 @@ class _Placing:
                 before.append(new)
 
     def _best(self, stmt: Stmt, need: _Need, path: _Path) -> tuple[Stmt, _Path]:
-        """Return before which statement a check goes, and the part of the path that it repeats."""
-        best, place = _runs(need, path, ()), len(path)
+        """Return the statement before which a check goes, and the part of the path to repeat."""
+        best, depth = _runs(need, path, ()), len(path)
         for number in range(len(path) - 1, -1, -1):
             around, condition = path[number]
             need = need.under(condition)
@@ -170,13 +171,13 @@ class _Placing:
                 break
             count = _runs(need, path[:number], path[number:])
             if count < best or (count == best and self._is_block(need, path, number)):
-                best, place = count, number
-        return (path[place][0] if place < len(path) else stmt), path[place:]
+                best, depth = count, number
+        return (path[depth][0] if depth < len(path) else stmt), path[depth:]
 
     def _is_block(self, need: _Need, path: _Path, number: int) -> bool:
-        """Whether a check of vectors is made for all copies of the loop around it at once.
+        """Return whether a check of vectors is done for all copies of the loop around it at once.
 
-        That is one test, and what then loads single places does not have to take vectors apart.
+        This is one test, and later scalar loads do not have to extract lanes of vectors.
         """
         around = path[number][0]
         if self._rules.clamps or not isinstance(around, For) or need.one.guards:
@@ -187,7 +188,7 @@ class _Placing:
         return around.kind is LoopKind.UNROLLED and is_alone and is_vector and is_place
 
     def _may_leave(self, around: Stmt, need: _Need) -> bool:
-        """Whether a check may be made before `around` instead of inside of it."""
+        """Return whether a check may be done before `around` instead of inside it."""
         if isinstance(around, For) and around.kind is LoopKind.BOUND:
             return False
         if isinstance(around, Allocate) and around.buffer.name in need.reads:
@@ -197,7 +198,7 @@ class _Placing:
 
 @dataclass(frozen=True)
 class _Need:
-    """A check, and what it takes."""
+    """A check, and the data that it reads."""
 
     one: GuardedCheck
     variables: frozenset[str]
@@ -205,16 +206,16 @@ class _Need:
     has_registers: bool
 
     @staticmethod
-    def of(one: GuardedCheck) -> _Need:
-        exprs = (one.check.condition, *one.check.args, *one.guards)
-        return _Need(one, frozenset[str](), frozenset[str](), has_registers=False)._with(exprs)
+    def of(check: GuardedCheck) -> _Need:
+        exprs = (check.check.condition, *check.check.args, *check.guards)
+        return _Need(check, frozenset[str](), frozenset[str](), has_registers=False)._with(exprs)
 
     def under(self, condition: Expr | None) -> _Need:
-        """Return what is needed further out than an If with that condition."""
+        """Return the check to do outside of an If with that condition."""
         return self if condition is None else self._with((condition,))
 
     def nest(self, path: _Path) -> Stmt:
-        """Return the check with what it needs of the loops and conditions of `path`."""
+        """Return the check inside the loops and conditions of `path` that it needs."""
         conditions = [condition for _, condition in path if condition is not None]
         guards = [*conditions, *self.one.guards]
         need = self._with(conditions)
@@ -240,16 +241,16 @@ class _Need:
 
 
 def _runs(need: _Need, outside: _Path, inside: _Path) -> int:
-    """Return how often a check runs between two parts of its path, of the second its own loops."""
+    """Return how often a check runs inside `outside`, repeating the loops of `inside` it needs."""
     loops = [around.extent for around, _ in outside if isinstance(around, For)]
-    own = [around for around, _ in inside if isinstance(around, For)]
+    loops_ = [around for around, _ in inside if isinstance(around, For)]
     return math.prod(loops) * math.prod(
-        loop.extent for loop in own if loop.var.name in need.variables
+        loop.extent for loop in loops_ if loop.var.name in need.variables
     )
 
 
 def _is_of_data(part: Node) -> bool:
-    """Whether a node of a program is a check, or may be a place that data says."""
+    """Return whether a node is a check, or may be an index that depends on data."""
     match part:
         case Checked() | Check():
             return True

@@ -1,4 +1,4 @@
-"""Hold what several loops after one another update in registers, as a whole.
+"""Keep a buffer that several consecutive loops update in registers, as a whole.
 
 Where a border is skipped, the loop around a tile is divided:
 
@@ -8,7 +8,7 @@ for k in 0..2: unrolled i in 0..7: C[i] += ...   ->   the same
 for k in 0..3: unrolled i in 0..8: C[i] += ...
 for i in 0..8: D[i] = C[i]                     unrolled i in 0..8: D[i] = C[i]
 
-A tile that one loop updates is what `ansorc.ir.passes.promote_accumulators` finds.
+`ansorc.ir.passes.promote_accumulators` finds tiles that a single loop updates.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Accesses, BufferAccess
-from ansorc.ir.passes.places import uses
+from ansorc.ir.passes.queries import uses
 from ansorc.ir.passes.register_tile import THREADED_KINDS, perfect_nest
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, substatements
 from ansorc.ir.substitute import with_buffers
 
 
-def hold_tiles(function: Function, register_bytes: int) -> Function:
+def promote_shared_tile(function: Function, register_bytes: int) -> Function:
     """Return `function` with such buffers of up to `register_bytes` bytes in registers."""
 
     def rule(old: Node) -> Node | None:
-        return _held(old, register_bytes) if isinstance(old, Allocate) else None
+        return _promote(old, register_bytes) if isinstance(old, Allocate) else None
 
     return replace(function, body=rewrite(function.body, rule))
 
 
-def _held(stmt: Allocate, register_bytes: int) -> Allocate | None:
-    """Return `stmt` with its buffer in registers, or None where it cannot be."""
+def _promote(stmt: Allocate, register_bytes: int) -> Allocate | None:
+    """Return `stmt` with its buffer in registers, or None if that is not possible."""
     buffer = stmt.buffer
     if buffer.scope is not Scope.LOCAL or buffer.bytes > register_bytes:
         return None
     if not _has_parts(stmt.body, buffer.name):
         return None
-    unrolled = _unrolled(stmt.body, buffer.name)
-    found = [each for each in Accesses(unrolled).all if each.buffer.name == buffer.name]
-    if not all(map(_is_numbered, found)):
+    unrolled = _unroll(stmt.body, buffer.name)
+    accesses = [each for each in Accesses(unrolled).all if each.buffer.name == buffer.name]
+    if not all(map(_is_numbered, accesses)):
         return None
-    held = {buffer: replace(buffer, scope=Scope.REGISTER)}
-    return with_buffers(replace(stmt, body=unrolled), held)
+    promoted = {buffer: replace(buffer, scope=Scope.REGISTER)}
+    return with_buffers(replace(stmt, body=unrolled), promoted)
 
 
 def _has_parts(stmt: Stmt, name: str) -> bool:
-    """Whether several statements, one after another, add to the buffer called `name`.
+    """Return whether several consecutive statements add to the buffer named `name`.
 
-    Or one does, whose tile others set or read in more loops than it has.
+    Return True also if one does, and others set or read it in more loops than it has dimensions.
     """
     match stmt:
         case Seq(stmts):
@@ -69,9 +69,9 @@ def _has_parts(stmt: Stmt, name: str) -> bool:
 
 def _has_more_loops(stmt: Stmt, name: str) -> bool:
     loops, _, store = perfect_nest(stmt)
-    found = [p for p in walk(stmt) if isinstance(p, Load | Store) and p.buffer.name == name]
+    accesses = [p for p in walk(stmt) if isinstance(p, Load | Store) and p.buffer.name == name]
     return store is not None and any(
-        len(loops) > sum(length > 1 for length in part.buffer.shape) for part in found
+        len(loops) > sum(length > 1 for length in part.buffer.shape) for part in accesses
     )
 
 
@@ -85,7 +85,7 @@ def _updates(stmt: Stmt, name: str) -> bool:
 
 
 def _is_numbered(access: BufferAccess) -> bool:
-    """Whether only unrolled loops number the registers, and a vector is a whole row of them."""
+    """Return whether only unrolled loops index the registers, and a vector is a whole row."""
     kinds = {loop.var.name: loop.kind for loop in access.loops}
     if not access.indices or not access.loops or set(THREADED_KINDS) & set(kinds.values()):
         return False
@@ -98,8 +98,8 @@ def _is_numbered(access: BufferAccess) -> bool:
     return is_row and vector.kind is LoopKind.VECTORIZED
 
 
-def _unrolled(root: Stmt, name: str) -> Stmt:
-    """Return `root` with the serial loops that only set or read out the buffer unrolled."""
+def _unroll(root: Stmt, name: str) -> Stmt:
+    """Return `root` with serial loops unrolled that only set or read the buffer."""
 
     def rule(old: Node) -> Node | None:
         if not isinstance(old, For) or old.kind is not LoopKind.SERIAL or _updates(old, name):

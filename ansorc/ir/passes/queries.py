@@ -1,4 +1,4 @@
-"""Questions about expressions and places in memory that several passes ask."""
+"""Queries about expressions and memory offsets that several passes use."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from ansorc.ir.node import walk
 from ansorc.ir.stmt import For, LoopKind, Stmt, statements
 
 LINE_BYTES = 64
-"""A cache line of x86, and of most ARM."""
+"""The bytes of a cache line of x86 and most ARM processors."""
 UNROLLED = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
-"""Loops that are none in the code."""
+"""Loop kinds that vanish in generated code."""
 
 
 def loops_of(stmt: Stmt) -> list[For]:
-    """Return the loops of `stmt`, itself included, outer ones before those inside."""
+    """Return the loops of `stmt`, including itself, outer loops first."""
     return [part for part in statements(stmt) if isinstance(part, For)]
 
 
 def has_loops(stmt: Stmt) -> bool:
-    """Whether loops remain that are not unrolled."""
+    """Return whether `stmt` has loops that are not unrolled."""
     return any(loop.kind not in UNROLLED for loop in loops_of(stmt))
 
 
 def uses(expr: Expr, name: str) -> bool:
-    """Whether the variable `name` occurs in `expr`."""
+    """Return whether the variable `name` occurs in `expr`."""
     return any(isinstance(part, Var) and part.name == name for part in walk(expr))
 
 
 def reads_memory(expr: Expr) -> bool:
-    """Whether `expr` loads from a buffer."""
+    """Return whether `expr` loads from a buffer."""
     return any(isinstance(part, Load) for part in walk(expr))
 
 
 def first_lane(index: Expr) -> Expr:
-    """Return the index of the first lane; a scalar is its own."""
+    """Return the index of the first lane; a scalar index itself."""
     return index.base if isinstance(index, Ramp) else index
 
 
-def flat_place(buffer: Buffer, indices: Sequence[Expr]) -> Linear[Atom] | None:
-    """Return the elements from the start of `buffer` to the first lane of `indices`."""
+def flat_offset(buffer: Buffer, indices: Sequence[Expr]) -> Linear[Atom] | None:
+    """Return the offset in elements from the start of `buffer` to the first lane of `indices`."""
     total: Linear[Atom] = Linear()
     for index, stride in zip(indices, buffer.strides, strict=True):
         part = linear(first_lane(index))
@@ -52,16 +52,16 @@ def flat_place(buffer: Buffer, indices: Sequence[Expr]) -> Linear[Atom] | None:
     return total
 
 
-def are_distinct(place: Linear[Atom], loops: Sequence[For], reach: int = 0) -> bool:
-    """Whether different values of the loops' variables give different elements.
+def are_distinct(offset: Linear[Atom], loops: Sequence[For], reach: int = 0) -> bool:
+    """Return whether different values of the loops' variables give different elements.
 
-    Each access is to the `reach` elements after `place`, too. True for a mixed-radix sum: every
-    step is longer than what the shorter steps reach together.
+    Each access also covers the `reach` elements after `offset`. It is True for a mixed-radix sum,
+    in which every step is longer than the sum of the shorter steps.
     """
-    atoms = [atom for atom in place.terms if not isinstance(atom, str)]
+    atoms = [atom for atom in offset.terms if not isinstance(atom, str)]
     if any(uses(atom, loop.var.name) for atom in atoms for loop in loops):
         return False
-    for step, extent in sorted((abs(place.terms.get(x.var.name, 0)), x.extent) for x in loops):
+    for step, extent in sorted((abs(offset.terms.get(x.var.name, 0)), x.extent) for x in loops):
         if step <= reach:
             return False
         reach += step * (extent - 1)
