@@ -33,6 +33,7 @@ from ansorc.report.page import PICTURES, picture
 from ansorc.search.programs import ProgramChoice, require_this_machine
 from ansorc.search.record import RecordPlace
 from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
 
 _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
 
@@ -130,16 +131,16 @@ def _chosen(text: str) -> list[PeerInfo]:
 
 def _print(one: WorkloadTimes) -> None:
     """Print a row for each side that was timed, and a sentence for each that was not."""
-    headings = ("side", "ms", "from Python", "±", "other work between", "ansorc is", "how")
+    headings = ("side", "time", "from Python", "±", "other work between", "ansorc is", "how")
     console = Console(width=None if sys.stdout.isatty() else 140)
     table = new_table(console, one.name, *headings)
     for name, side in one.sides.items():
         if side.called:
             ratio = None if name == OWN.name else one.ratio(name)
             table.add_row(
-                _LABELS[name], *(_ms(times) for times in (side.seconds, side.called)),
-                f"{side.spread:.0%}", _ms(side.spaced), f"{ratio:.2f} × as fast" if ratio else "",
-                side.program,
+                _LABELS[name], *(_median(times) for times in (side.seconds, side.called)),
+                f"{side.spread:.0%}", _median(side.spaced),
+                f"{ratio:.2f} × as fast" if ratio else "", side.program,
             )  # fmt: skip
     console.print(table)
     for label, gap in _gaps(one).items():
@@ -150,5 +151,5 @@ def _gaps(one: WorkloadTimes) -> Mapping[str, str]:
     return {_LABELS[name]: side.gap for name, side in one.sides.items() if side.gap}
 
 
-def _ms(times: Sequence[float]) -> str:
-    return f"{median(times) * 1e3:.4g}"
+def _median(times: Sequence[float]) -> str:
+    return seconds_text(median(times))

@@ -29,6 +29,7 @@ from ansorc.search.record import (
 from ansorc.search.record.database import Holding
 from ansorc.search.record.salvage import salvage
 from ansorc.search.record.upkeep import merge, prune, stale, verify
+from ansorc.target.units import seconds_text
 
 Fields: TypeAlias = dict[str, object]
 """One row of what is printed, by the names that JSON and CSV have."""
@@ -91,7 +92,7 @@ def list_records(show: Show, file: RecordPlace, task: str) -> None:
         found = _chosen(opened, task)
         if not task:
             show(str(file), [_of_holding(one) for one in found], {
-                **_TASKS, "programs": "programs", "failed": "failed", "best_ms": "best ms",
+                **_TASKS, "programs": "programs", "failed": "failed", "best_time": "best time",
             })  # fmt: skip
             return
         rows = [
@@ -100,7 +101,7 @@ def list_records(show: Show, file: RecordPlace, task: str) -> None:
             for record in opened.all(one.task_key, one.environment)
         ]
         show(f"{file}: {', '.join(dict.fromkeys(one.name for one in found))}", rows, {
-            "program": "program", "ms": "ms", "spread": "spread", "failure": "failure",
+            "program": "program", "time": "time", "spread": "spread", "failure": "failure",
             "created": "measured", "seed": "seed", "version": "with",
         })  # fmt: skip
 
@@ -126,7 +127,7 @@ def best_records(show: Show, file: RecordPlace, task: str) -> None:
             rows.append({**_of_task(one), **_of_record(one.best), "gflop_per_s": rate,
                          "rate": "" if rate is None else f"{rate:.1f}",
                          "steps": json.loads(one.best.steps)})  # fmt: skip
-    show(str(file), rows, {**_TASKS, "ms": "ms", "spread": "spread", "rate": "GFLOP/s",
+    show(str(file), rows, {**_TASKS, "time": "time", "spread": "spread", "rate": "GFLOP/s",
                            "created": "measured", "version": "with"})  # fmt: skip
 
 
@@ -289,7 +290,7 @@ def _of_holding(one: Holding) -> Fields:
     best = one.best.median_s if one.best else None
     return {
         **_of_task(one), "programs": one.programs, "failed": one.failed, "best_s": best,
-        "best_ms": _milliseconds(best),
+        "best_time": _time(best),
     }  # fmt: skip
 
 
@@ -301,13 +302,13 @@ def _of_record(record: Record) -> Fields:
         "data": record.data,
         "build_s": record.build_s, "run_s": record.run_s, "created": _date(record.created),
         "seed": record.seed, "version": record.version, "known": record.known,
-        "ms": _milliseconds(record.median_s),
+        "time": _time(record.median_s),
         "spread": f"{record.spread_s / record.median_s:.1%}" if record.median_s else "",
     }  # fmt: skip
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:.4g}"
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else seconds_text(seconds)
 
 
 def _date(created: float) -> str:
@@ -317,7 +318,7 @@ def _date(created: float) -> str:
         return "unknown"
 
 
-_FOR_TABLES = ("short", "machine", "best_ms", "ms", "spread", "rate")
+_FOR_TABLES = ("short", "machine", "best_time", "time", "spread", "rate")
 """What repeats other fields in a form for people."""
 
 
