@@ -15,6 +15,7 @@ from ansorc.compare.side import Gap
 from ansorc.errors import AnsorcError
 from ansorc.search.options import Scheduling
 from ansorc.target import detect
+from ansorc.target.units import seconds_text
 from bench.compare.case_run import Plan
 from bench.compare.result import CaseResult, Results
 from bench.compare.suite import Suite, chosen_cases, chosen_peers
@@ -189,7 +190,7 @@ def _compare(cases: str, peers: str, plan: Plan, *, again: bool) -> None:
 def _line(case: CaseResult, number: int, total: int) -> str:
     seconds, best, share = case.seconds("ansorc"), case.best_peer(), case.share("ansorc")
     words = f"[{number}/{total}] {case.case}: "
-    words += f"{seconds * 1e3:.4g} ms" if seconds else f"gap: {case.sides['ansorc'].gap}"
+    words += seconds_text(seconds) if seconds else f"gap: {case.sides['ansorc'].gap}"
     if best and (ratio := case.ratio(best)):
         words += f", {ratio:.2f} × {best}"
     return words + (f", {share:.0%} of the {case.limit}" if share else "")

@@ -28,6 +28,7 @@ from ansorc.compare.workload_run import (
 )
 from ansorc.lang.workload import load_workload
 from ansorc.search.programs import ProgramChoice
+from ansorc.target.units import seconds_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "gallery.md"
 SIZES: dict[str, dict[str, int]] = {
@@ -80,11 +81,11 @@ def row(name: str, found: WorkloadTimes) -> tuple[str, dict[str, float]]:
     """Return a line of the table, and how many times as long as ansorc the others take."""
     own = statistics.median(found.sides["ansorc"].called)
     ratios = {one: ratio for one in OTHERS if one in found.sides and (ratio := found.ratio(one))}
-    cells = [f"{own * 1e3:.3g} ms"]
+    cells = [seconds_text(own, 3)]
     for one in OTHERS:
         if one in ratios:
             taken = statistics.median(found.sides[one].called)
-            cells.append(f"{taken * 1e3:.3g} ms ({ratios[one]:.1f})")
+            cells.append(f"{seconds_text(taken, 3)} ({ratios[one]:.1f})")
         else:
             cells.append(found.sides[one].gap if one in found.sides else "not installed")
     extents = ", ".join(f"{key} {value}" for key, value in SIZES[name].items())

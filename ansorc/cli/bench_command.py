@@ -33,6 +33,7 @@ from ansorc.report.page import PICTURES, picture
 from ansorc.search.programs import ProgramChoice, require_this_machine
 from ansorc.search.record import RecordPlace
 from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
 
 _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
 
@@ -131,21 +132,21 @@ def _choose_peers(text: str) -> list[PeerInfo]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _print(one: WorkloadTimes) -> None:
+def _print(workload: WorkloadTimes) -> None:
     """Print a row for each side that was timed, and a sentence for each other one."""
-    headings = ("side", "ms", "from Python", "±", "other work between", "ansorc is", "how")
+    headings = ("side", "time", "from Python", "±", "other work between", "ansorc is", "how")
     console = Console(width=None if sys.stdout.isatty() else 140)
-    table = new_table(console, one.name, *headings)
-    for name, side in one.sides.items():
+    table = new_table(console, workload.name, *headings)
+    for name, side in workload.sides.items():
         if side.called:
-            ratio = None if name == OWN.name else one.ratio(name)
+            ratio = None if name == OWN.name else workload.ratio(name)
             table.add_row(
-                _LABELS[name], *(_ms(times) for times in (side.seconds, side.called)),
-                f"{side.spread:.0%}", _ms(side.spaced), f"{ratio:.2f} × as fast" if ratio else "",
-                side.program,
+                _LABELS[name], *(_median(times) for times in (side.seconds, side.called)),
+                f"{side.spread:.0%}", _median(side.spaced),
+                f"{ratio:.2f} × as fast" if ratio else "", side.program,
             )  # fmt: skip
     console.print(table)
-    for label, gap in _gaps(one).items():
+    for label, gap in _gaps(workload).items():
         click.echo(f"{label}: {gap}")
 
 
@@ -153,5 +154,5 @@ def _gaps(times: WorkloadTimes) -> Mapping[str, str]:
     return {_LABELS[name]: side.gap for name, side in times.sides.items() if side.gap}
 
 
-def _ms(times: Sequence[float]) -> str:
-    return f"{median(times) * 1e3:.4g}"
+def _median(times: Sequence[float]) -> str:
+    return seconds_text(median(times))

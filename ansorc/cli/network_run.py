@@ -24,6 +24,7 @@ from ansorc.graph.network_build import built_network, chosen_programs, tuned_sha
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
+from ansorc.target.units import seconds_text
 
 _TOLERANCE = 1e-4
 """The tolerance, as a share of the largest element: float32 rounding in a deep network."""
@@ -116,7 +117,7 @@ def _print_layers(network: Network, times: list[CallTime], peak: float) -> None:
         console,
         "kernels, the slowest first",
         "kernel",
-        "ms",
+        "time",
         "share",
         "GFLOP/s",
         "of peak",
@@ -128,7 +129,7 @@ def _print_layers(network: Network, times: list[CallTime], peak: float) -> None:
         rate = task.dag.flops / time.seconds if time.seconds else 0.0
         kinds = ", ".join(str(network.graph.types[name]) for name in group.outputs)
         table.add_row(
-            time.name, f"{time.seconds * 1e3:.3f}", f"{time.seconds / total:.1%}",
+            time.name, seconds_text(time.seconds), f"{time.seconds / total:.1%}",
             f"{rate / 1e9:.1f}", f"{rate / peak:.0%}", kinds,
         )  # fmt: skip
     console.print(table)

@@ -20,7 +20,6 @@ from ansorc.cli.tune_arguments import live_page
 from ansorc.graph.network import Network
 from ansorc.graph.network_tune import (
     NetworkTuneResult,
-    milliseconds,
     round_line,
     tune_networks,
 )
@@ -28,6 +27,7 @@ from ansorc.search.live_line import minutes
 from ansorc.search.options import Scheduling
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_weighted import RoundReport
+from ansorc.target.units import seconds_text
 
 _MOST_ROWS = 12
 
@@ -111,7 +111,7 @@ class RoundProgress:
             task = done.tasks[number]
             table.add_row(
                 f"{'> ' if number == done.measured else ''}{task.task.name}",
-                milliseconds(task.best_s), f"{task.share:.1%}", str(task.trials),
+                seconds_text(task.best_s), f"{task.share:.1%}", str(task.trials),
                 f"{task.expected_gain:.2%}", "" if task.status == "active" else task.status,
             )  # fmt: skip
         return table
@@ -136,7 +136,7 @@ def _show(results: Sequence[NetworkTuneResult]) -> None:
                 "far; the same command goes on"
             )
             continue
-        words = f"{network.source.name}: {milliseconds(result.latency_s)} in its kernels"
+        words = f"{network.source.name}: {seconds_text(result.latency_s)} in its kernels"
         before = [(untuned.get(key), weight) for key, weight in network.weights.items()]
         if all(seconds is not None for seconds, _ in before) and result.latency_s:
             total = sum(weight * (seconds or 0.0) for seconds, weight in before)

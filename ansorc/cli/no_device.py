@@ -14,6 +14,7 @@ from ansorc.cli.arguments import TaskOrNetworks, networks_of, same_workloads
 from ansorc.graph.network import Network
 from ansorc.search.gpu.ranking import DeviceRanking, RankedProgram, rank_without_device
 from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
 
 PROGRAMS = 8
 """The programs to compile, unless --trials is given."""
@@ -87,14 +88,14 @@ def _show_network(name: str, network: Network) -> None:
         kernel = best.kernels[0]
         table.add_row(
             f"{seconds / total:.1%}", str(network.weights[task.key]),
-            f"{best.seconds * 1e3:.4g} ms", f"{task.dag.flops / gpu.fp32_flops / best.seconds:.0%}",
+            seconds_text(best.seconds), f"{task.dag.flops / gpu.fp32_flops / best.seconds:.0%}",
             str(kernel.registers), f"{kernel.spilled_bytes} B", f"{kernel.shared_bytes} B",
             f"{kernel.occupancy:.0%}", kernel.limit, task.name,
         )  # fmt: skip
     Console(width=140).print(table)
     for note in notes:
         click.echo(f"note: {note}")
-    click.echo(f"together {total * 1e3:.4g} ms by the model, without the time between launches")
+    click.echo(f"together {seconds_text(total)} by the model, without the time between launches")
     click.echo("nothing was measured: these are estimates of a model, and no records are kept")
     click.echo(f"build it with: ansorc build {same_workloads(name)} --default")
 
@@ -102,8 +103,8 @@ def _show_network(name: str, network: Network) -> None:
 def _rows(program: RankedProgram, ideal_s: float) -> list[tuple[str, ...]]:
     """Return the rows of a program: one for each of its kernels."""
     times = (
-        f"{program.estimated_s * 1e3:.4g} ms", f"{ideal_s / program.seconds:.0%}",
-        "-" if program.compiled_s is None else f"{program.compiled_s * 1e3:.4g} ms",
+        seconds_text(program.estimated_s), f"{ideal_s / program.seconds:.0%}",
+        "-" if program.compiled_s is None else seconds_text(program.compiled_s),
     )  # fmt: skip
     return [
         (

@@ -29,6 +29,7 @@ from ansorc.search.record import (
 from ansorc.search.record.database import Holding
 from ansorc.search.record.salvage import salvage
 from ansorc.search.record.upkeep import merge, prune, stale, verify
+from ansorc.target.units import seconds_text
 
 Fields: TypeAlias = dict[str, object]
 """One row of the output, by the field names of JSON and CSV."""
@@ -91,7 +92,7 @@ def list_records(show: Show, file: RecordPlace, task: str) -> None:
         holdings = _choose_tasks(opened, task)
         if not task:
             show(str(file), [_of_holding(holding) for holding in holdings], {
-                **_TASKS, "programs": "programs", "failed": "failed", "best_ms": "best ms",
+                **_TASKS, "programs": "programs", "failed": "failed", "best_time": "best time",
             })  # fmt: skip
             return
         rows = [
@@ -100,7 +101,7 @@ def list_records(show: Show, file: RecordPlace, task: str) -> None:
             for record in opened.all(holding.task_key, holding.environment)
         ]
         show(f"{file}: {', '.join(dict.fromkeys(holding.name for holding in holdings))}", rows, {
-            "program": "program", "ms": "ms", "spread": "spread", "failure": "failure",
+            "program": "program", "time": "time", "spread": "spread", "failure": "failure",
             "created": "measured", "seed": "seed", "version": "with",
         })  # fmt: skip
 
@@ -126,7 +127,7 @@ def best_records(show: Show, file: RecordPlace, task: str) -> None:
             rows.append({**_of_task(holding), **_of_record(holding.best), "gflop_per_s": rate,
                          "rate": "" if rate is None else f"{rate:.1f}",
                          "steps": json.loads(holding.best.steps)})  # fmt: skip
-    show(str(file), rows, {**_TASKS, "ms": "ms", "spread": "spread", "rate": "GFLOP/s",
+    show(str(file), rows, {**_TASKS, "time": "time", "spread": "spread", "rate": "GFLOP/s",
                            "created": "measured", "version": "with"})  # fmt: skip
 
 
@@ -281,9 +282,9 @@ def _choose_tasks(opened: Records, wanted: str) -> list[Holding]:
 def _of_task(holding: Holding) -> Fields:
     environment = holding.environment
     return {
-        "task": holding.task_key, "name": holding.name, "target": holding.target, "cpu":
-        environment.cpu, "cores": environment.cores, "threads": environment.running, "cache":
-        environment.cache, "short": holding.task_key[:12], "machine": _machine(environment),
+        "task": holding.task_key, "name": holding.name, "target": holding.target,
+        "cpu": environment.cpu, "cores": environment.cores, "threads": environment.running, "cache": environment.cache,
+        "short": holding.task_key[:12], "machine": _machine(environment),
     }  # fmt: skip
 
 
@@ -295,7 +296,7 @@ def _of_holding(holding: Holding) -> Fields:
     best = holding.best.median_s if holding.best else None
     return {
         **_of_task(holding), "programs": holding.programs, "failed": holding.failed, "best_s": best,
-        "best_ms": _milliseconds(best),
+        "best_time": _time(best),
     }  # fmt: skip
 
 
@@ -307,13 +308,13 @@ def _of_record(record: Record) -> Fields:
         "data": record.data,
         "build_s": record.build_s, "run_s": record.run_s, "created": _date(record.created),
         "seed": record.seed, "version": record.version, "known": record.known,
-        "ms": _milliseconds(record.median_s),
+        "time": _time(record.median_s),
         "spread": f"{record.spread_s / record.median_s:.1%}" if record.median_s else "",
     }  # fmt: skip
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:.4g}"
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else seconds_text(seconds)
 
 
 def _date(created: float) -> str:
@@ -323,7 +324,7 @@ def _date(created: float) -> str:
         return "unknown"
 
 
-_FOR_TABLES = ("short", "machine", "best_ms", "ms", "spread", "rate")
+_FOR_TABLES = ("short", "machine", "best_time", "time", "spread", "rate")
 """Fields that repeat others in a form for people."""
 
 

@@ -9,8 +9,9 @@ from ansorc.cli.tables import new_table
 from ansorc.compare.numpy_time import numpy_time
 from ansorc.search.record import Record
 from ansorc.search.tune_result import TuneResult
+from ansorc.target.units import seconds_text
 
-_FIGURES = ("ms", "GFLOP/s", "of peak", "spread", "tuned is")
+_FIGURES = ("time", "GFLOP/s", "of peak", "spread", "tuned is")
 _MOSTLY_PYTHON_S = 3e-4
 """A NumPy time below this is mostly the overhead of Python between array operations."""
 
@@ -47,7 +48,7 @@ def _cells(time: tuple[float, float], flops: float, peak: float) -> tuple[str, s
     rate = flops / seconds
     has_work = flops > 0
     return (
-        f"{seconds * 1e3:.4g}",
+        seconds_text(seconds),
         f"{rate / 1e9:.1f}" if has_work else "",
         f"{rate / peak:.0%}" if has_work and peak else "",
         f"{spread / seconds:.1%}",

@@ -15,6 +15,7 @@ from ansorc.fleet.board_labour import BoardLabour
 from ansorc.fleet.device import FleetDevice, Sandbox, probe_here
 from ansorc.fleet.fleet import import_engine
 from ansorc.fleet.signing import FleetKey
+from ansorc.target.units import seconds_text
 
 
 @click.command()
@@ -51,7 +52,7 @@ def worker(
     )
     given = "given" if known.probe_is_given else "measured"
     click.echo(f"device '{device}': {known.cpu}, {known.cores} cores, {known.target}, "
-               f"probe {known.probe_s * 1e3:.3f} ms ({given})", err=True)  # fmt: skip
+               f"probe {seconds_text(known.probe_s)} ({given})", err=True)  # fmt: skip
     labour = Sandbox() if board is None else BoardLabour(board)
     probe = None if known.probe_is_given or board is not None else probe_here()
     with closing(FleetDevice(known, key, labour, probe)) as made:

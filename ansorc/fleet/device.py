@@ -36,6 +36,7 @@ from ansorc.fleet.signing import FleetKey, SignatureError
 from ansorc.search.measure import Measurer, MeasureResult, Source, Workers
 from ansorc.search.measure.messages import Message, build_request
 from ansorc.search.measure.pool import Reply
+from ansorc.target.units import seconds_text
 
 _TASKS = 4
 """Tasks whose inputs and reference are kept."""
@@ -115,7 +116,7 @@ class FleetDevice:
         now_s = self._probe(MOST_DRIFT * self._probe_s)
         if not 1 / MOST_DRIFT <= now_s / self._probe_s <= MOST_DRIFT:
             raise MeasureError(
-                f"its probe takes {now_s * 1e3:.3f} ms, and took {self._probe_s * 1e3:.3f} ms at "
+                f"its probe takes {seconds_text(now_s)}, and took {seconds_text(self._probe_s)} at "
                 "its start: something else works there, or its clock is wrong; start its worker "
                 "again once it is quiet"
             )

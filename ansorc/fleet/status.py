@@ -12,6 +12,7 @@ from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, kept_
 from ansorc.fleet.connection import Connection, ConnectionLost
 from ansorc.fleet.fleet import connect
 from ansorc.fleet.signing import FleetKey, SignatureError
+from ansorc.target.units import seconds_text
 
 _SILENT_S = 10.0
 HEADINGS = (
@@ -38,9 +39,7 @@ class DeviceStatus:
         """Return it as texts for people."""
         known, report = self.announcement, self.report
         machine = (
-            (f"{known.probe_s * 1e3:.3f} ms", str(known.cores), known.cpu)
-            if known
-            else ("", "", "")
+            (seconds_text(known.probe_s), str(known.cores), known.cpu) if known else ("", "", "")
         )
         return (
             known.label if known else "?", self.state, str(report.waiting), str(report.done),

@@ -118,14 +118,7 @@ def tune_networks(
 def round_line(done: RoundReport) -> str:
     """Return a round as one line: trials, the networks' times, the task that was measured."""
     measured = done.tasks[done.measured]
-    words = [f"{done.trials}/{done.total}", ", ".join(map(milliseconds, done.latencies))]
+    words = [f"{done.trials}/{done.total}", ", ".join(map(seconds_text, done.latencies))]
     words.append(f"ETA {minutes(done.eta_s)}")
-    words.append(f"{measured.task.name} {milliseconds(measured.best_s)}")
+    words.append(f"{measured.task.name} {seconds_text(measured.best_s)}")
     return " | ".join(words)
-
-
-def milliseconds(seconds: float | None) -> str:
-    """Return `seconds` in milliseconds, for people; None and infinity are no result."""
-    if seconds is None or not math.isfinite(seconds):
-        return "no result yet"
-    return f"{seconds * 1e3:.4g} ms"

@@ -11,6 +11,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+from ansorc.target.units import seconds_text
+
 _STYLE = """<style>
 .ansorc { --word: #0a58a8; --mark: #a0158c; --number: #1a7f37; --faint: #5a6270; }
 @media (prefers-color-scheme: dark) { .ansorc { --word: #6cb6ff; --mark: #d2a8ff;
@@ -67,10 +69,10 @@ def table(rows: Sequence[tuple[str, str]]) -> str:
     return f"<table>{''.join(cells)}</table>"
 
 
-def curve(points: Sequence[tuple[int, float]], last: int, unit: str) -> str:
-    """Return a step curve through (trial, value) as SVG, with values on a logarithmic scale.
+def curve(points: Sequence[tuple[int, float]], last: int) -> str:
+    """Return a step curve through (trial, seconds) as SVG, with times on a logarithmic scale.
 
-    `points` has at least one element, with values above 0, in the order of trials. The curve ends
+    `points` has at least one element, with times above 0, in the order of trials. The curve ends
     at trial `last`.
     """
     values = [math.log(value) for _, value in points]
@@ -87,15 +89,13 @@ def curve(points: Sequence[tuple[int, float]], last: int, unit: str) -> str:
         path += f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {y:.1f}"
     path += f"H{place(end, low)[0]:.1f}"
     dots = "".join(
-        _dot(*place(trial, math.log(v)), f"trial {trial}: {v:.4g} {unit}") for trial, v in points
+        _dot(*place(trial, math.log(v)), f"trial {trial}: {seconds_text(v)}") for trial, v in points
     )
     ends = [(place(0, high), max(v for _, v in points)), (place(0, low), min(v for _, v in points))]
-    labels = "".join(
-        _label(_LEFT - 8, y + 4, f"{v:.4g} {unit}") for (_, y), v in dict.fromkeys(ends)
-    )
+    labels = "".join(_label(_LEFT - 8, y + 4, seconds_text(v)) for (_, y), v in dict.fromkeys(ends))
     labels += _label(_WIDTH - 10, _HEIGHT - 8, f"trial {end}")
     return (
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' aria-label='best {html.escape(unit)} by "
+        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' aria-label='best time by "
         f"trial'><path d='{path}' fill='none' stroke='currentColor' stroke-width='2'/>"
         f"{dots}{labels}</svg>"
     )

@@ -112,6 +112,7 @@ def reducer(
     associative and commutative (up to rounding), since a schedule combines terms in any order.
     Combining the tuple `identities` with any other tuple must give the other tuple. `compute_tuple`
     tests this on numbers, and an error shows those for which it fails (lang/reducer_laws.py).
+    Raise LanguageError for arguments of other types.
 
         moments = reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0))
         S, Q = compute_tuple(n, lambda i: moments(A[i, k], A[i, k] * A[i, k], axis=k))

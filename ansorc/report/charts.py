@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from ansorc.codegen.base import MachineLimits
 from ansorc.report.history import Forecast, History, RoundQuality
+from ansorc.target.units import TimeUnit, time_unit
 
 Spec: TypeAlias = dict[str, object]
 """A specification; its colours are those of the page."""
@@ -17,31 +18,32 @@ _CONTAINER = {"width": "container", "autosize": {"type": "fit-x", "contains": "p
 
 def curve(history: History) -> Spec:
     """Return the chart of every trial's time and of the best so far; failures are at the bottom."""
-    times = [record_.median_s for record_ in history.records if record_.median_s is not None]
-    floor = min(times, default=1e-3) * 1e3 * 0.9
+    times = [trial.median_s for trial in history.records if trial.median_s is not None]
+    least = min(times, default=1e-3)
+    unit = time_unit(least)
     rows: list[Spec] = []
     for number, (record, best) in enumerate(
         zip(history.records, history.curve, strict=True), start=1
     ):
         what = "measured" if record.failure is None else record.failure.value
-        value = floor if record.median_s is None else record.median_s * 1e3
-        rows.append({"trial": number, "ms": _round(value), "what": what,
-                     "best": None if best is None else _round(best * 1e3)})  # fmt: skip
+        shown_s = 0.9 * least if record.median_s is None else record.median_s
+        rows.append({"trial": number, unit.name: _in(unit, shown_s), "what": what,
+                     "best": None if best is None else _in(unit, best)})  # fmt: skip
     x = _axis("trial", "trial")
     points: Spec = {
         "mark": {"type": "point", "filled": True, "size": 24, "opacity": 0.7},
         "encoding": {
-            "x": x, "y": _axis("ms", "ms of one call", scale="log"),
+            "x": x, "y": _axis(unit.name, f"{unit.name} of one call", scale="log"),
             "color": {"field": "what", "type": "nominal", "title": None,
                       "legend": {"orient": "bottom"}},
             "shape": {"field": "what", "type": "nominal", "title": None},
-            "tooltip": [{"field": "trial"}, {"field": "ms"}, {"field": "what"}],
+            "tooltip": [{"field": "trial"}, {"field": unit.name}, {"field": "what"}],
         },
     }  # fmt: skip
     line: Spec = {
         "transform": [{"filter": "isValid(datum.best)"}],
         "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
-        "encoding": {"x": x, "y": _axis("best", "ms of one call", scale="log")},
+        "encoding": {"x": x, "y": _axis("best", f"{unit.name} of one call", scale="log")},
     }
     return _chart(rows, {"layer": [line, points]}, "Time of each trial, and the best so far", 280)
 
@@ -62,26 +64,27 @@ def failures(history: History) -> Spec:
 
 def predictions(forecasts: Sequence[Forecast]) -> Spec:
     """Return predicted over measured times, with the line where they are equal."""
-    rows: list[Spec] = [
-        {"trial": forecast.trial, "measured": _round(forecast.measured_s * 1e3),
-         "predicted": _round(forecast.predicted_s * 1e3)}
-        for forecast in forecasts
-    ]  # fmt: skip
     values = [
         value for forecast in forecasts for value in (forecast.measured_s, forecast.predicted_s)
     ]
-    ends: list[Spec] = [{"ms": _round(forecast * 1e3)} for forecast in (min(values), max(values))]
+    unit = time_unit(min(values))
+    rows: list[Spec] = [
+        {"trial": forecast.trial, "measured": _in(unit, forecast.measured_s),
+         "predicted": _in(unit, forecast.predicted_s)}
+        for forecast in forecasts
+    ]  # fmt: skip
+    ends: list[Spec] = [{"time": _in(unit, end)} for end in (min(values), max(values))]
     equal: Spec = {
         "data": {"values": ends},
         "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.6},
-        "encoding": {"x": _axis("ms", "measured ms", scale="log"),
-                     "y": _axis("ms", "predicted ms", scale="log")},
+        "encoding": {"x": _axis("time", f"measured {unit.name}", scale="log"),
+                     "y": _axis("time", f"predicted {unit.name}", scale="log")},
     }  # fmt: skip
     points: Spec = {
         "mark": {"type": "point", "filled": True, "size": 24, "opacity": 0.7},
         "encoding": {
-            "x": _axis("measured", "measured ms", scale="log"),
-            "y": _axis("predicted", "predicted ms", scale="log"),
+            "x": _axis("measured", f"measured {unit.name}", scale="log"),
+            "y": _axis("predicted", f"predicted {unit.name}", scale="log"),
             "tooltip": [{"field": "trial"}, {"field": "measured"}, {"field": "predicted"}],
         },
     }
@@ -145,9 +148,10 @@ def roofline(
 
 
 def shares(rows: Sequence[tuple[str, float]]) -> Spec:
-    """Return a bar for the milliseconds of each task in one call of a network."""
-    values: list[Spec] = [{"task": name, "ms": _round(value * 1e3)} for name, value in rows]
-    return _bars(values, "task", "ms", "Time of each task")
+    """Return a bar for the time of each task in one call of a network; `rows` has one at least."""
+    unit = time_unit(max(seconds for _, seconds in rows))
+    bars: list[Spec] = [{"task": name, unit.name: _in(unit, seconds)} for name, seconds in rows]
+    return _bars(bars, "task", unit.name, "Time of each task")
 
 
 def trials_over_time(histories: Sequence[History]) -> Spec:
@@ -219,6 +223,10 @@ def _chart(rows: list[Spec], body: Spec, title: str, height: int) -> Spec:
         "$schema": _SCHEMA, "description": title, "height": height, **_CONTAINER,
         "data": {"values": rows}, **body,
     }  # fmt: skip
+
+
+def _in(unit: TimeUnit, seconds: float) -> float:
+    return _round(seconds / unit.seconds)
 
 
 def _round(value: float) -> float:

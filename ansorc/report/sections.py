@@ -20,6 +20,7 @@ from ansorc.schedule import lower, replay
 from ansorc.search.programs import Program, recorded_program
 from ansorc.search.record import Record
 from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def task_sections(history: History, limits: MachineLimits | None) -> list[PagePa
     """Return the sections about one task; `limits` are those of its machine, if known."""
     makers: tuple[Callable[[History], PagePart], ...] = (
         _summary, _curve, _time, _failures, _model,
-        lambda history_: _roofline(history_, limits), _loops, _assembly, _environment,
+        lambda one: _roofline(one, limits), _loops, _assembly, _environment,
     )  # fmt: skip
     return [make(history) for make in makers]
 
@@ -52,22 +53,22 @@ def file_sections(histories: Sequence[History], weights: Sequence[int] | None) -
     ]
     times.sort(key=lambda history_: -history_[1])
     total = sum(value for _, value in times)
-    rows = [(name, f"{value * 1e3:.4g}", f"{value / total:.1%}") for name, value in times]
+    rows = [(name, seconds_text(value), f"{value / total:.1%}") for name, value in times]
     words = "of one call of the network" if weights else (
         "each task counted once: give --task NETWORK.onnx to count how often each runs"
     )  # fmt: skip
     share = PagePart(
         "Share of each task",
-        f"<p>{_text(f'{total * 1e3:.4g} ms in all, {words}.')}</p>"
-        + _table(("task", "ms", "share"), rows),
+        f"<p>{_text(f'{seconds_text(total)} in all, {words}.')}</p>"
+        + _table(("task", "time", "share"), rows),
         (charts.shares(times),) if times else (),
     )
     trials = [(history_.name, str(len(history_.records)), str(sum(history_.failures.values())),
-               "" if history_.best is None else _ms(history_.best))
+               "" if history_.best is None else _time_of(history_.best))
               for history_ in histories]  # fmt: skip
     over_time = PagePart(
         "Trials of each task",
-        _table(("task", "trials", "failed", "best ms"), trials),
+        _table(("task", "trials", "failed", "best"), trials),
         (charts.trials_over_time(histories),),
     )
     return [share, over_time, _environment(histories[0])]
@@ -78,11 +79,11 @@ def _summary(history: History) -> PagePart:
     best, untuned = history.best, history.default_record
     if best is not None and best.median_s:
         share = best.spread_s / best.median_s
-        rows.append(("best", f"{_ms(best)} ms, spread {share:.1%}"))
+        rows.append(("best", f"{_time_of(best)}, spread {share:.1%}"))
         if history.task is not None and history.task.dag.flops:
             rows.append(("", f"{history.task.dag.flops / best.median_s / 1e9:.1f} GFLOP/s"))
         if untuned is not None and untuned.median_s:
-            words = f"{_ms(untuned)} ms, {untuned.median_s / best.median_s:.2f} times the best"
+            words = f"{_time_of(untuned)}, {untuned.median_s / best.median_s:.2f} times the best"
             rows.append(("untuned default", words))
     else:
         rows.append(("best", "no program was measured and checked"))
@@ -270,8 +271,8 @@ def _date(record: Record) -> str:
         return "unknown"
 
 
-def _ms(record: Record) -> str:
-    return "" if record.median_s is None else f"{record.median_s * 1e3:.4g}"
+def _time_of(record: Record) -> str:
+    return "" if record.median_s is None else seconds_text(record.median_s)
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 from ansorc.search.task import Task
 from ansorc.search.tune_result import Trial
+from ansorc.target.units import seconds_text
 
 _EVERY_S = 0.25
 
@@ -37,7 +38,7 @@ def minutes(seconds: float) -> str:
 def _best(best_s: float | None, flops: float, peak: float) -> str:
     if best_s is None:
         return "no result yet"
-    text = f"best {best_s * 1e3:.4g} ms"
+    text = f"best {seconds_text(best_s)}"
     if flops:
         text += f" {flops / best_s / 1e9:.1f} GFLOP/s"
         text += f" {flops / best_s / peak:.0%} of peak" if peak else ""

@@ -138,7 +138,7 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
         record.task_key, record.program_key, record.median_s, record.environment.cpu, record.seed,
         record.version,
     )  # fmt: skip
-    origin = f"tuned, {record.median_s * 1e3:.4g} ms when measured"
+    origin = f"tuned, {seconds_text(record.median_s)} when measured"
     program = Program(steps, origin, is_tuned=True, threads=threads, records=(measured,))
     if not program.packed_before:
         return program

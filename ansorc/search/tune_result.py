@@ -168,14 +168,13 @@ class TuneResult:
         """What a notebook shows: the best and the default time, and the curve of the best."""
         times = {"best": self.best, "untuned default": self.default}
         rows = [
-            (name, f"{record.median_s * 1e3:.4g} ms")
+            (name, seconds_text(record.median_s))
             for name, record in times.items()
             if record is not None and record.median_s is not None
         ]
         rows += [("hint", self.hint)] if self.best is None else []
         rows += [("note", note) for note in self.notes]
-        points = [(trial, seconds * 1e3) for trial, seconds in self.curve]
-        shown = [notebook.curve(points, self.trials, "ms")] if points else []
+        shown = [notebook.curve(self.curve, self.trials)] if self.curve else []
         title = f"{self.task.name}: {self.trials} trials, {self.measured_now} of them in this run"
         return notebook.frame(title, notebook.table(rows), *shown)
 

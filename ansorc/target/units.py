@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+class TimeUnit(NamedTuple):
+    """A unit of time."""
+
+    seconds: float
+    name: str
+
+    def number(self, seconds: float, digits: int = 4) -> str:
+        """Return the number of these units, without the unit's name."""
+        return f"{seconds / self.seconds:.{digits}g}"
+
+
+_UNITS = (TimeUnit(1.0, "s"), TimeUnit(1e-3, "ms"), TimeUnit(1e-6, "µs"), TimeUnit(1e-9, "ns"))
+
+
+def time_unit(seconds: float, digits: int = 4) -> TimeUnit:
+    """Return the largest unit in which a time is at least 1, else nanoseconds.
+
+    A chart or a pair of times has one unit: that of its least time, or of the more important one.
+    """
+    fitting = (unit for unit in _UNITS if float(unit.number(abs(seconds), digits)) >= 1)
+    return next(fitting, _UNITS[-1])  # 0.99999 ms are printed as 1 ms
 
 
 def seconds_text(seconds: float | None, digits: int = 4) -> str:
     """Return a time in s, ms, µs or ns; "no result" for None and infinity."""
     if seconds is None or not math.isfinite(seconds):
         return "no result"
-    for size, unit in _SECONDS:
-        if float(f"{abs(seconds) / size:.{digits}g}") >= 1:  # 0.99999 ms are 1 ms
-            return f"{seconds / size:.{digits}g} {unit}"
-    return f"{seconds / _SECONDS[-1][0]:.{digits}g} ns" if seconds else "0 s"
+    unit = time_unit(seconds, digits)
+    return f"{unit.number(seconds, digits)} {unit.name}" if seconds else "0 s"

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ansorc.target import Target
+from ansorc.target.units import seconds_text
 from bench.codegen.cases import CASES
 from bench.codegen.measuring import Finding, measure
 
@@ -45,13 +46,13 @@ def _line(found: Finding) -> str:
 
 
 def _table(findings: list[Finding]) -> Table:
-    names = ("case", "threads", "ms", "of its limit", "quartiles", "goal", "of FMA peak", "spills")
-    table = Table(*names)
+    names = ("case", "threads", "time", "of its limit", "quartiles", "goal", "of FMA peak")
+    table = Table(*names, "spills")
     for found in findings:
         low, high = found.quartiles
         mark = "" if found.share >= found.goal else "  ← below"
         table.add_row(
-            found.case, str(found.threads), f"{found.milliseconds:.4g}", f"{found.share:.1%}",
+            found.case, str(found.threads), seconds_text(found.seconds), f"{found.share:.1%}",
             f"{low:.0%}–{high:.0%}", f"{found.goal:.0%}{mark}", f"{found.of_peak:.0%}",
             str(found.spills),
         )  # fmt: skip

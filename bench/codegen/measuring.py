@@ -31,7 +31,7 @@ class Finding:
 
     case: str
     threads: int
-    milliseconds: float
+    seconds: float
     share: float
     """Of the limit, the median of turns."""
     quartiles: tuple[float, float]
@@ -61,7 +61,7 @@ def measure(case: Case, target: Target, threads: int) -> Finding:
     shares, times, of_peak = zip(*turns, strict=True)
     low, share, high = statistics.quantiles(shares, n=4, method="inclusive")
     return Finding(
-        case.name, threads, statistics.median(times) * 1e3, share, (low, high),
+        case.name, threads, statistics.median(times), share, (low, high),
         case.goals[min(threads, 2) - 1], statistics.median(of_peak), _spills(schedule, target),
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ansorc.cli.tables import new_table
 from ansorc.compare.figures import geometric_mean
+from ansorc.target.units import seconds_text
 from bench.compare.result import CaseResult, Way
 from bench.paper_cases import SHAPES
 from bench.peers import OWN, PEERS
@@ -23,17 +24,17 @@ _DISPATCH_SHARE = 0.1
 def print_cases(console: Console, cases: Sequence[CaseResult], peers: Sequence[str]) -> None:
     """Print a line for each case: times, ratio to each peer, share of the limit.
 
-    The last two columns are calls from Python, ms and × the peer that is the fastest so.
+    The last two columns are calls from Python, the time and × the peer that is the fastest so.
     """
     headings = ["case", "ansorc", "±", "of limit", *(_LABELS[name] for name in peers), "× best"]
     headings += ["from Python", "other work between"]
-    table = new_table(console, "milliseconds a call, medians of turns", *headings)
+    table = new_table(console, "time of a call, medians of turns", *headings)
     for case in cases:
         own = case.sides["ansorc"]
         best = case.best_peer()
         table.add_row(
             case.case,
-            _milliseconds(case, "ansorc"),
+            _time(case, "ansorc"),
             f"{own.spread:.0%}" if own.seconds else "",
             _share(case),
             *(_marked(case, name, best) for name in peers),
@@ -113,9 +114,9 @@ def _add_means(table: Table, title: str, cases: Sequence[CaseResult], peers: Seq
 
 
 def _called(case: CaseResult, way: Way) -> str:
-    """Milliseconds of ansorc called in this way, and how many times as fast as the best peer."""
+    """Time of ansorc called in this way, and how many times as fast as the best peer."""
     found = case.as_called(way)
-    return f"{found[0] * 1e3:.4g}, {_ratio(found[1])}" if found else "–"
+    return f"{seconds_text(found[0])}, {_ratio(found[1])}" if found else "–"
 
 
 def _called_ratios(cases: Sequence[CaseResult], way: Way) -> list[float]:
@@ -132,15 +133,15 @@ def _marked(case: CaseResult, name: str, best: str | None) -> str:
     side = case.sides.get(name)
     if side is None or not side.seconds:
         return "–" if side is None or side.gap_kind == "cannot" else side.gap_kind
-    words = _milliseconds(case, name)
+    words = _time(case, name)
     if side.dispatch_s > _DISPATCH_SHARE * side.median_s:
-        words += "d"
+        words += " d"
     return f"[bold]{words}[/]" if name == best else words
 
 
-def _milliseconds(case: CaseResult, name: str) -> str:
+def _time(case: CaseResult, name: str) -> str:
     seconds = case.seconds(name)
-    return f"{seconds * 1e3:.4g}" if seconds is not None else case.sides[name].gap_kind
+    return seconds_text(seconds) if seconds is not None else case.sides[name].gap_kind
 
 
 def _share(case: CaseResult) -> str:

@@ -31,6 +31,7 @@ from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
+from ansorc.target.units import seconds_text
 from bench.fleet.processes import LABEL, SimulatedFleet, WorkersHere
 
 _CONTESTS = 5
@@ -68,8 +69,8 @@ def fleet_alike(*, trials: int, labels: int, first: int, tunings: int) -> None:
             click.echo(f"seed {seed}, {names[seed % labels]}: {words}; replayed, {equal} of "
                        f"{len(alone.programs)} programs are the same in their order")  # fmt: skip
             for name, run in (("fleet", there), ("here", alone), ("replayed", again)):
-                click.echo(f"  {name}: {1e3 * run.trial_s:.0f} ms a trial, "
-                           f"{1e3 * run.idle_s:.0f} ms of it between trials")  # fmt: skip
+                click.echo(f"  {name}: {seconds_text(run.trial_s, 3)} a trial, "
+                           f"{seconds_text(run.idle_s, 3)} of it between trials")  # fmt: skip
     click.echo(f"geometric mean of {len(ratios)}: {geometric_mean(ratios):.3f}")
 
 

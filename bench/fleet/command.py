@@ -24,6 +24,7 @@ from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial
+from ansorc.target.units import seconds_text
 from bench.fleet.processes import LABEL, SimulatedFleet
 from bench.fleet.simulated import RecordedTimes
 
@@ -69,7 +70,7 @@ def fleet(*, records: Path, devices: str, seconds: float, slower: float, profile
     times = RecordedTimes(records, slower)
     with Records.open(records, create=False) as held:
         task = held.tasks()[0]
-    click.echo(f"{task.name}: {times.mean_s * 1e3:.0f} ms a trial, {os.cpu_count()} cores "
+    click.echo(f"{task.name}: {seconds_text(times.mean_s, 3)} a trial, {os.cpu_count()} cores "
                "for tuner, scheduler and devices")  # fmt: skip
     runs = [
         _measured(task, times, _Simulated(records, int(count), slower), seconds, profile=profile)
@@ -153,10 +154,10 @@ def _print(runs: list[FleetRun]) -> None:
         table.add_column(heading, justify="right")
     for run in runs:
         one = runs[0].rate / runs[0].devices * run.devices
-        each_ms = 1e3 * (run.devices / run.rate - run.devices / run.ideal)
+        each_s = run.devices / run.rate - run.devices / run.ideal
         table.add_row(
             str(run.devices), f"{run.rate:.1f}", f"{run.ideal:.1f}", f"{run.rate / run.ideal:.0%}",
-            f"{run.rate / one:.0%}", f"{each_ms:.1f} ms", f"{run.tuner_share:.0%}",
+            f"{run.rate / one:.0%}", seconds_text(each_s, 3), f"{run.tuner_share:.0%}",
             f"{run.scheduler_share:.0%}", f"{run.devices_share:.0%}", f"{run.sent:.0f} B",
             f"{run.received:.0f} B",
         )  # fmt: skip

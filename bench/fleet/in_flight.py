@@ -44,6 +44,7 @@ from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.target import Target
+from ansorc.target.units import seconds_text
 from bench.fleet.simulated import ranked
 
 _FOLDS = 5
@@ -201,7 +202,7 @@ def fleet_in_flight(*, records: Path, in_flight: str, trials: int, seeds: int) -
             for count in counts:
                 best[count].append(_best(landscape, count, trials, seed))
                 click.echo(f"{task.name}, seed {seed}, {count} in flight: "
-                           f"{best[count][-1] * 1e6:.2f} µs", err=True)  # fmt: skip
+                           f"{seconds_text(best[count][-1], 3)}", err=True)  # fmt: skip
         cells: list[str] = []
         for count in counts:
             ratios = [a / b for a, b in zip(best[count], best[counts[0]], strict=True)]

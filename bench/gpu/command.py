@@ -24,6 +24,7 @@ from ansorc.search.measure.check import Expectation, expectations
 from ansorc.search.measure.data import draw_with_rounding
 from ansorc.search.task import Task
 from ansorc.target import Target
+from ansorc.target.units import seconds_text
 from bench.gpu.networks import NAMES, NETWORK_SIDES, NetworkRequest
 from bench.gpu.sides import SIDES, GpuProgram, GpuRequest, Missing
 from bench.paper_cases import CASES, SHAPES, Shape, dag_of
@@ -247,5 +248,5 @@ def _line(name: str, result: dict[str, Any]) -> str:
     for side, fields in result["sides"].items():
         told = fields.get("missing") or fields.get("failed") or fields.get("wrong") or ""
         seconds = fields.get("seconds")
-        words.append(f"{side} {median(seconds) * 1e6:.1f} µs" if seconds else f"{side}: {told}")
+        words.append(f"{side} {seconds_text(median(seconds))}" if seconds else f"{side}: {told}")
     return "; ".join(words)

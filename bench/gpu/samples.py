@@ -40,6 +40,7 @@ from ansorc.search.space.genes import steps
 from ansorc.search.task import Task
 from ansorc.target import Target
 from ansorc.target.gpu_model import seconds
+from ansorc.target.units import seconds_text
 from bench.gpu.sides import Missing, torch_on_gpu, ways
 from bench.gpu_model.data import Quality
 from bench.paper_cases import CASES
@@ -244,8 +245,8 @@ def _told(lines: Sequence[dict[str, Any]]) -> str:
     others = [line["graph_s"] for line in lines if "peer" in line and line.get("graph_s")]
     words = f"{len(own)} programs"
     if own:
-        words += f", default {own[0] * 1e6:.1f} µs, best {min(own) * 1e6:.1f} µs"
-    return words + (f", PyTorch {min(others) * 1e6:.1f} µs" if others else "")
+        words += f", default {seconds_text(own[0])}, best {seconds_text(min(own))}"
+    return words + (f", PyTorch {seconds_text(min(others))}" if others else "")
 
 
 def _peers(torch: Any, name: str, data: _Data) -> list[dict[str, Any]]:

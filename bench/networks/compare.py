@@ -19,6 +19,7 @@ from rich.table import Table
 from ansorc.compare.figures import geometric_mean, paired_ratio
 from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
+from ansorc.target.units import seconds_text
 from bench.networks.sides import PEERS
 from bench.peers import ROOT, PeerInfo
 
@@ -160,7 +161,7 @@ def _compared(
 
 
 def _print_one(result: NetworkResult) -> None:
-    words = [f"{side} {statistics.median(times) * 1e3:.2f} ms"
+    words = [f"{side} {seconds_text(statistics.median(times), 3)}"
              for side, times in result.seconds.items()]  # fmt: skip
     words += [f"{side}: {gap}" for side, gap in result.gaps.items()]
     click.echo(f"{result.network}: {', '.join(words)}", err=True)
@@ -178,8 +179,8 @@ def _print(results: Sequence[NetworkResult], own: str) -> None:
         ratios = {side: one.ratio(side, own) for side in others if side in one.seconds}
         best += [min(ratios.values())] if ratios else []
         cells = [f"{ratios[side]:.2f}" if side in ratios else "-" for side in others]
-        own_ms = statistics.median(one.seconds[own]) * 1e3
-        table.add_row(one.network, f"{own_ms:.2f} ms", *cells, f"{best[-1]:.2f}" if ratios else "-")
+        own_text = seconds_text(statistics.median(one.seconds[own]), 3)
+        table.add_row(one.network, own_text, *cells, f"{best[-1]:.2f}" if ratios else "-")
     console = Console(width=120)
     console.print(table)
     if best:

@@ -15,6 +15,7 @@ from rich.table import Table
 from ansorc.compare.figures import geometric_mean, paired_ratio
 from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
+from ansorc.target.units import seconds_text
 from bench.operators.case import OperatorCase
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES
@@ -126,12 +127,12 @@ def _timed(
 
 
 def _line(result: OperatorResult) -> str:
-    words = [f"{name} {statistics.median(times) * 1e6:.4g}"
+    words = [f"{name} {seconds_text(statistics.median(times))}"
              for name, times in result.seconds.items()]  # fmt: skip
     words += [f"{name}: {gap}" for name, gap in result.gaps.items()
               if gap != "it has no such operator"]  # fmt: skip
     ratios = [min(found.values()) for own in _OWN if (found := result.ratios(own))]
-    return f"{result.name}: {', '.join(words)} µs; {' '.join(f'{r:.2f}' for r in ratios)} × best"
+    return f"{result.name}: {', '.join(words)}; {' '.join(f'{r:.2f}' for r in ratios)} × best"
 
 
 def _keep(results: Sequence[OperatorResult], directory: Path) -> None:

@@ -21,6 +21,7 @@ from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial
+from ansorc.target.units import seconds_text
 from bench.paper_cases import CASES, Case
 
 COLUMNS = (
@@ -83,7 +84,7 @@ def _collected(case: Case, options: TuneOptions, on_trial: Callable[[Trial], Non
     except AnsorcError as error:
         return f"stopped ({error})"
     seconds = None if result.best is None else result.best.median_s
-    best = "nothing worked" if seconds is None else f"best {seconds * 1e3:.4g} ms"
+    best = "nothing worked" if seconds is None else f"best {seconds_text(seconds)}"
     failed = ", ".join(f"{count} {kind}" for kind, count in result.failures.items())
     return f"{result.trials} programs, {best}{', failed now: ' if failed else ''}{failed}"
 

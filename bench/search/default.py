@@ -22,6 +22,7 @@ from ansorc.search.measure.data import draw_inputs
 from ansorc.search.programs import build_program, default_program, recorded_program
 from ansorc.search.task import Task
 from ansorc.search.tune import tune
+from ansorc.target.units import seconds_text
 from bench.paper_cases import case
 
 CASES = ("GMM-3-b1", "GMM-4-b1", "C2D-1-b1", "C2D-2-b1", "C2D-3-b1", "C2D-4-b1")
@@ -35,8 +36,8 @@ class Finding:
     """The default of one workload."""
 
     case: str
-    default_ms: float
-    tuned_ms: float
+    default_s: float
+    tuned_s: float
     share: float
     """Speed of the default by that of the tuned program, the median over pairs in turns."""
     quartiles: tuple[float, float]
@@ -97,7 +98,7 @@ def compared(task: Task, tuned: Module, threads: int) -> Finding:
     wall, processor = (
         statistics.median(column) for column in zip(*(b[1] for b in built), strict=True)
     )
-    return Finding(task.name, default_s * 1e3, tuned_s * 1e3, share, (low, high), wall, processor)
+    return Finding(task.name, default_s, tuned_s, share, (low, high), wall, processor)
 
 
 def _built(task: Task) -> tuple[Module, tuple[float, float]]:
@@ -108,13 +109,13 @@ def _built(task: Task) -> tuple[Module, tuple[float, float]]:
 
 
 def _table(findings: list[Finding]) -> Table:
-    table = Table("case", "default ms", "tuned ms", "of tuned", "quartiles", "build s", "processor")
+    table = Table("case", "default", "tuned", "of tuned", "quartiles", "build s", "processor")
     for found in findings:
         low, high = found.quartiles
         slow = "" if found.share >= GOAL else f"  ← below {GOAL:.0%}"
         late = "" if found.build_s < BUILD_GOAL_S else f"  ← above {BUILD_GOAL_S:.0f}"
         table.add_row(
-            found.case, f"{found.default_ms:.4g}", f"{found.tuned_ms:.4g}",
+            found.case, seconds_text(found.default_s), seconds_text(found.tuned_s),
             f"{found.share:.0%}{slow}", f"{low:.0%}–{high:.0%}", f"{found.build_s:.2f}{late}",
             f"{found.processor_s:.2f}",
         )  # fmt: skip

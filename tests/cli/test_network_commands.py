@@ -53,8 +53,8 @@ def test_run_builds_or_loads_and_checks(cli: CommandLine) -> None:
             ran.out
         )
         _, _, table = ran.out.partition("kernels, the slowest first")
-        assert re.search(r"kernel +ms +share +GFLOP/s +of peak +result", table)
-        assert re.search(rf"softmax +[\d.]+ +[\d.]+% .* float32\[2, {CLASSES}\]", table)
+        assert re.search(r"kernel +time +share +GFLOP/s +of peak +result", table)
+        assert re.search(rf"softmax +[\d.]+ \ws +[\d.]+% .* float32\[2, {CLASSES}\]", table)
 
 
 def test_tune_then_build(cli: CommandLine) -> None:

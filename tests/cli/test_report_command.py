@@ -26,6 +26,7 @@ from ansorc.search.measure.result import FailureKind
 from ansorc.search.programs import program_key, recorded_program
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
+from ansorc.target.units import seconds_text
 from tests.cli.small_onnx import write_model
 from tests.search.record.examples import record_of, task_of
 from tests.support.command_line import WORKLOADS, CommandLine
@@ -118,7 +119,7 @@ def test_every_section_is_there(reported: CommandLine) -> None:
     assert history.best is not None
     assert history.best.median_s is not None
     for words in (
-        f"{history.best.median_s * 1e3:.4g} ms", "untuned default", history.environment.cpu,
+        seconds_text(history.best.median_s), "untuned default", history.environment.cpu,
         "innermost loops", "GB/s", "1 trial" if not history.failures else "crash", HOSTILE,
     ):  # fmt: skip
         assert words in page.words

@@ -146,15 +146,3 @@ def test_a_networks_result_has_no_weights_in_it(tmp_path: Path) -> None:
     assert task.endswith(": matmul_relu, 1 programs")
     assert repr(result.tuning).startswith("<ScheduledResult: net ")
     assert "1 programs measured" in str(result.tuning)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1.0769e-7, "107.7 ns"), (0.0, "0 s"), (1.5, "1.5 s"), (0.0123, "12.3 ms"),
-        (9.99999e-4, "1 ms"), (2.5e-5, "25 µs"), (4e-10, "0.4 ns"), (None, "no result"),
-        (float("inf"), "no result"), (123.456, "123.5 s"),
-    ],
-)  # fmt: skip
-def test_times_have_the_unit_that_fits(seconds: float | None, text: str) -> None:
-    assert seconds_text(seconds) == text

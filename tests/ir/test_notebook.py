@@ -112,7 +112,7 @@ def test_text_is_never_markup() -> None:
     "points", [[(1, 2.0)], [(1, 2.0), (2, 1.0)], [(0, 1e-9), (10**6, 1e-12)]]
 )  # fmt: skip
 def test_a_curve_stays_in_its_picture(points: list[tuple[int, float]]) -> None:
-    found = notebook.curve(points, 2, "ms")
+    found = notebook.curve(points, 2)
     Page(found)
     assert "nan" not in found
     places = [float(part) for part in found.split("cy='")[1].split("'")[:1]]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ansorc.target.units import seconds_text
+
 OTHER_BYTES = 1 << 20
 """That are read and written between two calls."""
 GAP_S = 200e-6
@@ -53,10 +55,9 @@ class CallTimes:
     """With other work between two calls."""
 
     def __str__(self) -> str:
-        scale, unit = (1e3, "ms") if self.spaced_s >= 1e-3 else (1e6, "µs")
-        return (f"{self.back_to_back_s * scale:.4g} {unit} back to back, "
-                f"{self.spaced_s * scale:.4g} {unit} with other work between "
-                f"(1 MB, {GAP_S * 1e6:.0f} µs)")  # fmt: skip
+        return (f"{seconds_text(self.back_to_back_s)} back to back, "
+                f"{seconds_text(self.spaced_s)} with other work between "
+                f"(1 MB, {seconds_text(GAP_S)})")  # fmt: skip
 
 
 def call_times(call: Callable[[], object], seconds: float) -> CallTimes:

@@ -11,6 +11,7 @@ import numpy as np
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.ir.aligned import Array
 from ansorc.ir.packing import PackedWeight
+from ansorc.target.units import seconds_text
 
 
 class PackedInputs:
@@ -61,7 +62,7 @@ class PackedInputs:
         keyword = f"{name}=…" if name.isidentifier() else f"**{{'{name}': …}}"
         return (
             f"{self._name}: argument {number + 1} '{name}' is a constant input that each call "
-            f"packs again ({size / 1e6:.3g} MB, {seconds * 1e3:.3g} ms this time); "
+            f"packs again ({size / 1e6:.3g} MB, {seconds_text(seconds, 3)} this time); "
             f"bind({keyword}) once, or pass what pack('{name}', …) returned, or always the same "
             "read-only array"
         )

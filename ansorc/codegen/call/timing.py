@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ansorc.target.units import time_unit
+
 _BATCH_S = 1e-3
 """The shortest batch; calling into the loop and reading the clock cost about 2 µs, 0.2 % of it."""
 _MIN_REPEATS = 5
@@ -26,12 +28,9 @@ class Timing:
     """The fastest batch: what the machine can do while nothing else disturbs it."""
 
     def __str__(self) -> str:
-        unit, scale = next(
-            (u, s)
-            for u, s in (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-            if self.median_s * s >= 1 or u == "µs"
-        )
-        return f"{self.median_s * scale:.4g} {unit} ± {self.spread_s * scale:.2g} {unit}"
+        unit = time_unit(self.median_s)
+        median, spread = unit.number(self.median_s), unit.number(self.spread_s, 2)
+        return f"{median} {unit.name} ± {spread} {unit.name}"
 
 
 def measure(

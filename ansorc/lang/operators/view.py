@@ -69,7 +69,9 @@ def squeeze(data: Tensor, axis: int | Sequence[int] | None = None, name: str = _
 
 
 def expand_dims(data: Tensor, axis: int | Sequence[int], name: str = _EXPAND_DIMS) -> Tensor:
-    """Return `data` with new dimensions of extent 1 that are the dimensions `axis` of the result.
+    """Return `data` with new dimensions of extent 1: [2, 3] with axis 0 gives [1, 2, 3].
+
+    `axis` says which dimensions of the result are new.
 
     Raise LanguageError if `axis` names one twice, or one that the result does not have.
     """
@@ -158,7 +160,7 @@ def slice_(
 
 
 def concat(tensors: Sequence[Tensor], axis: int = 0, name: str = _CONCAT) -> Tensor:
-    """Return `tensors` joined along `axis`.
+    """Return the elements of `tensors` one after another along the dimension `axis`.
 
     Raise LanguageError unless they agree in all other dimensions and in their dtype.
     """

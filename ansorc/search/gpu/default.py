@@ -16,9 +16,9 @@ from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import steps
 from ansorc.target import Target
 
-ROWS, ALL_ROWS = 2048, 12288
+ROWS, ALL_ROWS = 1024, 12288
 """Random programs of each sketch, and of all sketches, at most."""
-EVOLVED, NEAR = 4, 1.5
+EVOLVED, NEAR = 2, 1.5
 """Sketches that are tried further, and the time of their best random programs at most, in those of
 the best one."""
 ROUNDS, PATIENCE, ENOUGH = 10, 3, 0.995

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ansorc.schedule.extent import BoolArray
-from ansorc.schedule.state import State
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
-from ansorc.search.gpu.sampling import sample_on_gpu
+from ansorc.search.gpu.limits import are_launchable
+from ansorc.search.gpu.sampling import columns_of, sample_on_gpu
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
-from ansorc.target import Target
 from ansorc.target.gpu_kernel import KernelDescription
 from ansorc.target.gpu_model import seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
@@ -46,7 +45,24 @@ class ThreadPrograms:
     def draw(sketch: Sketch, rows: int) -> ThreadPrograms:
         """Return random programs, always the same ones."""
         genes = sample_on_gpu(sketch, rows, np.random.default_rng(0))
-        return ThreadPrograms(sketch, genes, seconds_of(sketch, genes))
+        return ThreadPrograms.of(sketch, genes)
+
+    @staticmethod
+    def of(sketch: Sketch, genes: Genes) -> ThreadPrograms:
+        """Return the programs `genes`, and some that combine the best kernels of several."""
+        times = kernel_seconds(sketch, genes)
+        programs = ThreadPrograms(sketch, genes, times.sum(axis=1))
+        return (
+            programs.joined(_combine_kernels(programs, times)) if times.shape[1] > 1 else programs
+        )
+
+    def joined(self, others: ThreadPrograms) -> ThreadPrograms:
+        """Return these programs and `others` of the same sketch."""
+        return ThreadPrograms(
+            self.sketch,
+            np.concatenate([self.genes, others.genes]),
+            np.concatenate([self.seconds, others.seconds]),
+        )
 
     @property
     def best(self) -> float:
@@ -57,11 +73,8 @@ class ThreadPrograms:
         best = np.argsort(self.seconds, kind="stable")[:SURVIVORS]
         parents = np.repeat(self.genes[best], -(-CHILDREN // len(best)), axis=0)
         children = mutate(self.sketch, parents, rng)
-        return ThreadPrograms(
-            self.sketch,
-            np.concatenate([self.genes[best], children]),
-            np.concatenate([self.seconds[best], seconds_of(self.sketch, children)]),
-        )
+        kept = ThreadPrograms(self.sketch, self.genes[best], self.seconds[best])
+        return kept.joined(ThreadPrograms.of(self.sketch, children))
 
 
 def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
@@ -69,14 +82,37 @@ def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Arra
 
     Those all of whose accesses to memory are narrow seem slower by the share `narrow`.
     """
+    return np.asarray(kernel_seconds(sketch, genes, narrow).sum(axis=1))
+
+
+def kernel_seconds(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
+    """Return the estimated seconds of each kernel of the programs `genes`: [rows, kernels]."""
     state = population_state(sketch, genes)
     choices, rows = choice_values(sketch, genes), len(genes)
-    found = np.zeros(rows)
-    for kernel in descriptions(state, rows, choices):
+    times = np.zeros((rows, len(kernels_of(state))))
+    for number, kernel in enumerate(descriptions(state, rows, choices)):
         is_long = np.asarray(kernel.code_bytes) > MAX_CODE
-        factor = np.where(is_long, PENALTY, 1.0) * (1 + narrow * narrow_share(kernel))
-        found += seconds(kernel, sketch.target.gpu) * factor
-    return found * np.where(_fills(state, sketch.target), 1.0, PENALTY)
+        uncertain = np.where(is_long, PENALTY, 1.0) * np.where(_fills(kernel, sketch), 1.0, PENALTY)
+        narrowness = 1 + narrow * narrow_share(kernel)
+        times[:, number] = seconds(kernel, sketch.target.gpu) * uncertain * narrowness
+    return times
+
+
+def _combine_kernels(programs: ThreadPrograms, times: Float64Array) -> ThreadPrograms:
+    """Return programs each of whose kernels is among the best, by their `times` [rows, kernels].
+
+    Kernels run one after another, so the best program is that of the best kernels.
+    """
+    sketch, genes = programs.sketch, programs.genes
+    kernels = kernels_of(population_state(sketch, genes[:1]))
+    best = np.argsort(times, axis=0, kind="stable")[:SURVIVORS]
+    combined = genes[best[:, 0]]
+    for number, kernel in enumerate(kernels):
+        columns = columns_of(sketch, {stage.name for stage in kernel.stages})
+        combined[:, columns] = genes[best[:, number, None], columns]
+    seconds = np.take_along_axis(times, best, axis=0).sum(axis=1)
+    is_legal = are_launchable(population_state(sketch, combined), sketch.target, len(combined))
+    return ThreadPrograms(sketch, combined[is_legal], seconds[is_legal])
 
 
 def narrow_share(kernel: KernelDescription) -> Float64Array:
@@ -89,12 +125,8 @@ def narrow_share(kernel: KernelDescription) -> Float64Array:
     return np.asarray(narrow / np.maximum(1, total), float)
 
 
-def _fills(state: State, target: Target) -> BoolArray:
-    """Whether each multiprocessor has two blocks of each kernel at a time, or warps enough."""
-    good = np.asarray(True)
-    for kernel in kernels_of(state):
-        blocks = resident_blocks(
-            target.gpu.architecture, kernel.threads, kernel.registers, kernel.shared_bytes
-        )
-        good = good & ((blocks >= 2) | (blocks * warps_of(kernel.threads) >= LEAST_WARPS))
-    return good
+def _fills(kernel: KernelDescription, sketch: Sketch) -> BoolArray:
+    """Return [rows]: whether an SM holds two blocks of `kernel` at once, or enough warps."""
+    architecture = sketch.target.gpu.architecture
+    blocks = resident_blocks(architecture, kernel.threads, kernel.registers, kernel.shared_bytes)
+    return np.asarray((blocks >= 2) | (blocks * warps_of(kernel.threads) >= LEAST_WARPS))

@@ -18,6 +18,10 @@ from ansorc.search.sketch.sketch import Sketch
 FIRST_WAY = ReductionWay(threads=128)
 """The way in which derived sketches are compared, where they leave reductions to threads."""
 
+CLOSE = 1.02
+"""Sketches that take this many times as long as the best one in the first way, or more, are not
+tried in another one."""
+
 StageChoices: TypeAlias = dict[str, tuple[tuple[str, tuple[Step, ...]], ...]]
 """What the rules did to each stage of the computation: their names, and their steps."""
 
@@ -38,25 +42,56 @@ class FewOfMany:
         """Return random programs of the sketches that were tried, not all."""
         choices = [choices_of(sketch) for sketch in self.derived]
         best = self._best_of_choices(choices, 0, FIRST_WAY)
-        ways = ways_on_gpu(self.derived[best])
-        way = min(ways, key=lambda way: self._seconds(best, way))
-        self._best_of_choices(choices, best, way)
+        way = self._best_way(best)
+        self._best_of_choices(choices, best, way, nearer=CLOSE)
         return [programs for programs in self.tried.values() if programs is not None]
 
+    def _best_way(self, number: int) -> ReductionWay:
+        """Return the best way of a derived sketch; of those in parts, first how many parts."""
+
+        def seconds_of(way: ReductionWay) -> float:
+            return self._seconds(number, way)
+
+        ways = ways_on_gpu(self.derived[number])
+        in_parts = [way for way in ways if way.parts]
+        tried = [way for way in ways if not way.parts]
+        if in_parts:
+            threads = FIRST_WAY.threads
+            best = min((way for way in in_parts if way.threads == threads), key=seconds_of)
+            tried += [way for way in in_parts if way.parts == best.parts]
+        return min(tried, key=seconds_of)
+
     def _best_of_choices(
-        self, choices: Sequence[StageChoices], best: int, way: ReductionWay
+        self,
+        choices: Sequence[StageChoices],
+        best: int,
+        way: ReductionWay,
+        nearer: float = float("inf"),
     ) -> int:
-        """The number of the sketch that is best in a way, from `best` on a stage at a time."""
+        """Return the number of the sketch that is best in a way, from `best` on a stage at a time.
+
+        Leave out sketches that took `nearer` times as long as `best` or more in the first way.
+        """
+        most = nearer * self._seconds(best, FIRST_WAY)
         for stage in dict.fromkeys(name for made in choices for name in made):
             others = _without(choices[best], stage)
             rivals = [n for n, made in enumerate(choices) if _without(made, stage) == others]
-            best = min(rivals, key=lambda number: self._seconds(number, way))
+            close = [n for n in rivals if n == best or not self._took_more(n, most)]
+            best = min(close, key=lambda number: self._seconds(number, way))
         return best
+
+    def _took_more(self, number: int, most: float) -> bool:
+        """Return whether a derived sketch was tried in the first way and took more than `most`."""
+        programs = self.tried.get(self._key(number, FIRST_WAY))
+        return programs is not None and programs.best > most
+
+    def _key(self, number: int, way: ReductionWay) -> tuple[int, ReductionWay]:
+        ways = ways_on_gpu(self.derived[number])
+        return number, way if way in ways else ways[0]
 
     def _seconds(self, number: int, way: ReductionWay) -> float:
         """The least estimated time of a derived sketch, in one way if it may be completed so."""
-        ways = ways_on_gpu(self.derived[number])
-        key = number, way if way in ways else ways[0]
+        key = self._key(number, way)
         if key not in self.tried:
             whole = complete_on_gpu(self.derived[number], key[1])
             self.tried[key] = None if whole is None else ThreadPrograms.draw(whole, self.rows)

@@ -23,8 +23,8 @@ from ansorc.target.gpu_occupancy import MAX_THREADS
 
 ROUNDS = 48
 """Times that rows are drawn in place of those that are no legal programs."""
-DRAWN, CHECKED = 32_768, 1024
-"""Rows that are drawn at a time, and the most of them, with fitting tiles, that are looked at."""
+DRAWN, CHECKED = 65_536, 1024
+"""Tiles of a stage that are drawn at once, and programs with those that fit, at least."""
 GOOD_THREADS = (64, 512)
 KEPT_OUTSIDE = 0.25
 """Share that is kept of the programs whose blocks are smaller or larger than these."""
@@ -37,21 +37,16 @@ def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
     drawn by themselves, and so is each kernel: of several few are legal at once.
     """
     counts = gene_counts(sketch)
-    tiled = _tiled_columns(sketch)
-    several = tiled if len(tiled) > 1 else []
-    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in several}
+    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in _tiled_columns(sketch)}
     legal = np.zeros((0, len(counts)), dtype=np.int64)
     for attempt in range(ROUNDS):
         missing = rows - len(legal)
         if missing <= 0:
             break
-        most = max(CHECKED, 2 * missing)
-        drawn = rng.integers(counts, size=(most if pools else DRAWN, len(counts)))
+        drawn = rng.integers(counts, size=(max(CHECKED, 4 * missing), len(counts)))
         for columns, fitting in pools.items():
             drawn[:, columns] = fitting[rng.integers(len(fitting), size=len(drawn))]
-        if tiled and not pools:
-            drawn = drawn[_tiles_fit(sketch, tiled[0], drawn[:, tiled[0]])]
-        made = _legal_kernels(sketch, drawn[:most], rng, prefers_good=attempt < ROUNDS // 2)
+        made = _legal_kernels(sketch, drawn, rng, prefers_good=attempt < ROUNDS // 2)
         legal = np.concatenate([legal, made])
     if not len(legal):
         legal = rng.integers(counts, size=(rows, len(counts)))
@@ -76,13 +71,13 @@ def _legal_kernels(
             return drawn[:0]
         if len(kernels) == 1:
             return drawn[good]
-        columns = _columns_of(sketch, {stage.name for stage in kernel.stages})
+        columns = columns_of(sketch, {stage.name for stage in kernel.stages})
         rows = rng.choice(np.flatnonzero(good), size=len(drawn))
         mixed[:, columns] = drawn[rows[:, None], columns]
     return mixed[are_launchable(population_state(sketch, mixed), sketch.target, len(mixed))]
 
 
-def _columns_of(sketch: Sketch, stages: Collection[str]) -> list[int]:
+def columns_of(sketch: Sketch, stages: Collection[str]) -> list[int]:
     """The columns of what is chosen for some of the stages."""
     owners = [one.stage for one in (*sketch.variables, *sketch.choices)]
     return [column for column, stage in enumerate(owners) if stage in stages]
@@ -101,7 +96,7 @@ def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Genera
     All that were drawn, if none may.
     """
     counts = [len(table_of(sketch, sketch.variables[column])) for column in columns]
-    drawn = rng.integers(counts, size=(DRAWN, len(counts)))
+    drawn = (rng.random((DRAWN, len(counts))) * counts).astype(np.int64)  # faster than integers()
     good = _tiles_fit(sketch, columns, drawn)
     return drawn[good] if good.any() else drawn
 

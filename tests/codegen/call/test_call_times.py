@@ -57,4 +57,4 @@ def test_other_work_takes_its_time_and_touches_its_data() -> None:
 
 def test_times_are_said_in_their_unit() -> None:
     assert str(CallTimes(12.3e-6, 45.6e-6)).startswith("12.3 µs back to back, 45.6 µs with other")
-    assert str(CallTimes(1.23, 1.5)).startswith("1230 ms back to back, 1500 ms")
+    assert str(CallTimes(1.23, 1.5)).startswith("1.23 s back to back, 1.5 s")

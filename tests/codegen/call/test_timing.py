@@ -51,5 +51,5 @@ def test_the_spread_is_the_distance_between_the_quartiles() -> None:
 
 def test_it_prints_with_a_fitting_unit() -> None:
     assert str(Timing(0.00234, 0.00001, 10, 1, 0.0023)) == "2.34 ms ± 0.01 ms"
-    assert str(Timing(2.5e-7, 1e-9, 10, 1, 2.4e-7)) == "0.25 µs ± 0.001 µs"
+    assert str(Timing(2.5e-7, 1e-9, 10, 1, 2.4e-7)) == "250 ns ± 1 ns"
     assert str(Timing(3.0, 0.5, 10, 1, 2.9)) == "3 s ± 0.5 s"

@@ -39,10 +39,16 @@ def counted_requests(function: Function, threads: int) -> Iterator[CountedReques
         where = zeros | {
             loop.var.name: np.arange(lanes) for loop in loops if loop.thread == "threadIdx.x"
         }
-        found = [node for node in walk(store.value) if isinstance(node, Load)]
-        for access in (store, *found):
+        is_active = np.ones(lanes, dtype=bool)
+        for condition in conditions:
+            value = evaluate(condition, where)
+            assert value is not None
+            is_active &= value.astype(bool)
+        active = {name: values[is_active] for name, values in where.items()}
+        loads = [node for node in walk(store.value) if isinstance(node, Load)]
+        for access in (store, *loads):
             if access.buffer.name in params:
-                sectors = _sectors(access.buffer, access.indices, where)
+                sectors = _sectors(access.buffer, access.indices, active)
                 yield CountedRequest(
                     access.buffer.name, isinstance(access, Store),
                     executed(loops, conditions), sectors,
