@@ -38,7 +38,7 @@ _COLOURS = {
     "OpenVINO": "#33a02c", "NumPy": "#bdbdbd", "TVM": "#fdbf6f", "Halide": "#cab2d6",
 }  # fmt: skip
 _OWN_COLOUR = "#d62728"
-_ROW_INCHES, _WIDTH_INCHES = 0.21, 6.2
+_ROW_INCHES, _WIDTH_INCHES = 0.175, 6.2
 
 
 @dataclass(frozen=True)
