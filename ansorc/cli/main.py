@@ -30,6 +30,27 @@ _SUMMARIES = {
 }
 """The commands; the module of each is imported when it is called, so that help is fast."""
 
+_FIRST_STEPS = """
+Write what is to be computed into a file gemm.py:
+
+    import ansorc as ac
+
+    @ac.workload
+    def matmul(n: int = 512):
+        A = ac.placeholder((n, n), name="A")
+        B = ac.placeholder((n, n), name="B")
+        return [A, B, ac.ops.matmul(A, B)]
+
+Find a fast program for it, make a library for C and C++, check and time it:
+
+    ansorc tune gemm.py:matmul --trials 200
+    ansorc build gemm.py:matmul -o matmul.so
+    ansorc run gemm.py:matmul
+
+Networks are tuned, too: ansorc tune net.onnx. Each command has --help.
+"""
+"""What to do first, printed under the list of commands."""
+
 
 class CommandsByName(click.Group):
     """A group with the commands of `_SUMMARIES`, which are imported on demand."""
@@ -52,6 +73,13 @@ class CommandsByName(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(_SUMMARIES.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first three things to do, as they are: lines are not filled again."""
+        del ctx
+        with formatter.section("First steps"):
+            for line in _FIRST_STEPS.strip().splitlines():
+                formatter.write(f"  {line}".rstrip() + "\n")
 
 
 def _print_versions(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001

@@ -81,7 +81,7 @@ def _summary(history: History) -> PagePart:
         share = best.spread_s / best.median_s
         rows.append(("best", f"{_time_of(best)}, spread {share:.1%}"))
         if history.task is not None and history.task.dag.flops:
-            rows.append(("", f"{history.task.dag.flops / best.median_s / 1e9:.1f} GFLOP/s"))
+            rows.append(("speed", f"{history.task.dag.flops / best.median_s / 1e9:.1f} GFLOP/s"))
         if untuned is not None and untuned.median_s:
             words = f"{_time_of(untuned)}, {untuned.median_s / best.median_s:.2f} times the best"
             rows.append(("untuned default", words))
