@@ -31,29 +31,29 @@ from ansorc.search.tune_options import cache_of
 from ansorc.target import Target
 
 TaskOrNetworks: TypeAlias = Task | Network | ShapedNetworks
-"""What a command works on: an operator, or a network for its target and one shape or several."""
+"""The workload of a command: an operator, or a network for its target and one or more shapes."""
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes_workload(command: Callable[Concatenate[TaskOrNetworks, P], None]) -> Callable[..., None]:
-    """Add FILE:WORKLOAD or NETWORK.onnx and what describes it to a command, which gets it."""
+    """Add FILE:WORKLOAD or NETWORK.onnx and its options to a command, which gets the workload."""
     return _takes_workload(command, lambda workload: workload)
 
 
 def takes_workload_to_build(
     command: Callable[Concatenate[TaskOrNetworks, P], None],
 ) -> Callable[..., None]:
-    """The same, but of a network's weights only those are in memory that its kernels read."""
+    """Add a workload as `takes_workload` does; only weights that kernels read stay in memory."""
     return _takes_workload(
-        command, lambda one: one.without_source() if isinstance(one, Network) else one
+        command, lambda loaded: loaded.without_source() if isinstance(loaded, Network) else loaded
     )
 
 
 def takes_workload_if_given(
     command: Callable[Concatenate[TaskOrNetworks | None, P], None],
 ) -> Callable[..., None]:
-    """The same, but the command gets None where no workload is named."""
+    """Add an optional workload; the command gets None if none is named."""
 
     @click.argument("workload", metavar="[FILE:WORKLOAD|NETWORK.onnx]", required=False)
     @describes_workload
@@ -88,7 +88,7 @@ def _takes_workload(
 def takes_workloads(
     command: Callable[Concatenate[list[TaskOrNetworks], P], None],
 ) -> Callable[..., None]:
-    """The same for one workload or several."""
+    """Add one or more workloads to a command."""
 
     @click.argument("workloads", metavar="FILE:WORKLOAD|NETWORK.onnx...", nargs=-1, required=True)
     @describes_workload
@@ -126,7 +126,7 @@ def describes_workload(command: F) -> F:
 
 @dataclass(frozen=True)
 class WorkloadArguments:
-    """What a command line says of its workload besides the name."""
+    """The options of a command line that describe its workload."""
 
     settings: tuple[str, ...] = ()
     target: str = "native"
@@ -134,7 +134,7 @@ class WorkloadArguments:
     constants: tuple[str, ...] = ()
 
     def workload(self, name: str) -> TaskOrNetworks:
-        """Return the operator or network called `name`; raise UsageError or AnsorcError."""
+        """Return the operator or network named `name`; raise UsageError or AnsorcError."""
         target = Target.parse(self.target)
         if is_network(name):
             if self.settings:
@@ -160,17 +160,17 @@ class WorkloadArguments:
 
 def networks_of(workloads: Sequence[TaskOrNetworks | None]) -> list[Network]:
     """Return the networks among `workloads`, one for each shape."""
-    found: list[Network] = []
-    for one in workloads:
-        if isinstance(one, Network):
-            found.append(one)
-        elif isinstance(one, ShapedNetworks):
-            found += one.networks
-    return found
+    networks: list[Network] = []
+    for workload in workloads:
+        if isinstance(workload, Network):
+            networks.append(workload)
+        elif isinstance(workload, ShapedNetworks):
+            networks += workload.networks
+    return networks
 
 
 def is_network(name: str) -> bool:
-    """Whether a workload on the command line is a network's file."""
+    """Return whether a workload on the command line is the file of a network."""
     return Path(name).suffix == ".onnx"
 
 
@@ -221,15 +221,15 @@ def takes_records(command: Callable[..., Any]) -> Callable[..., None]:
 
     added = click.option(
         "--measure", default="kernel", show_default=True, type=click.Choice(get_args(MeasuredCall)),
-        help="What is to be fast: the kernel, called again at once, or the call of a user who does "
-        "other work between two calls (1 MB of other data, 200 µs), of an operator.",
+        help="What to optimise: the kernel, called again at once, or for an operator the call of a "
+        "user who does other work between two calls (1 MB of other data, 200 µs).",
     )(with_records)  # fmt: skip
     added = click.option(
         "--cache", default="auto", show_default=True,
         type=click.Choice(["auto", *get_args(CachePolicy)]),
-        help="What the caches held when programs were timed: what the call before left, nothing, "
-        "all but the weights (with threads that are awake, as in a large network), or what other "
-        "work left; auto: warm, for a network by its size.",
+        help="The contents of caches when programs are timed: data of the call before, nothing, "
+        "all but the weights (with awake threads, as in a large network), or data of other work; "
+        "auto: warm, for a network by its size.",
     )(added)  # fmt: skip
     added = click.option(
         "--threads", default=0, show_default=True, type=click.IntRange(0, 1024),
@@ -237,7 +237,7 @@ def takes_records(command: Callable[..., Any]) -> Callable[..., None]:
     )(added)  # fmt: skip
     return click.option(
         "--records", default="tune.db", show_default=True, type=RECORD_PLACE,
-        help="The file that keeps what was measured, or postgresql://user@host/database.",
+        help="The file of measured programs, or postgresql://user@host/database.",
     )(added)  # fmt: skip
 
 
@@ -251,10 +251,10 @@ def takes_choice(
 
     @takes_records
     @click.option("--default", "use_default", is_flag=True,
-                  help="The untuned default schedule, not the best recorded program.")  # fmt: skip
+                  help="Use the untuned default instead of the best record.")  # fmt: skip
     @click.option("--check-indices/--no-check-indices", default=True,
-                  help="Whether the program checks the places in tensors that its data says, and "
-                       "returns a status instead of reading elsewhere; default: yes.")  # fmt: skip
+                  help="Whether the program checks indices that come from data, and returns a "
+                       "status instead of reading outside a tensor; default: yes.")  # fmt: skip
     @wraps(command)
     def with_choice(
         workload: W, records: RecordPlace, threads: int, cache: str, use_default: bool,  # noqa: FBT001
@@ -270,7 +270,7 @@ def takes_inputs(command: Callable[..., Any]) -> Callable[..., None]:
     """Add --inputs to a command, which gets the arrays by their names."""
 
     @click.option("--inputs", "path", type=click.Path(path_type=Path), metavar="FILE.npz",
-                  help="Use these arrays, by the names of inputs, not random ones.")  # fmt: skip
+                  help="Use these arrays, named like inputs, instead of random data.")  # fmt: skip
     @wraps(command)
     def with_inputs(*args: Any, path: Path | None, **rest: Any) -> None:
         command(*args, inputs={} if path is None else _arrays(path), **rest)
@@ -279,13 +279,13 @@ def takes_inputs(command: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """The arrays in a file that `numpy.savez` wrote."""
+    """Return the arrays in a file that `numpy.savez` wrote."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if not isinstance(found, NpzFile):
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, NpzFile):
             raise ValueError("it holds one array without a name")
-        with found:
-            return {name: found[name] for name in found.files}
+        with file:
+            return {name: file[name] for name in file.files}
     except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise click.UsageError(
             f"--inputs: {path} is no file of arrays ({error}); write one by numpy.savez"
@@ -296,7 +296,7 @@ def choice_of(
     workload: TaskOrNetworks | None, records: RecordPlace, threads: int, cache: str, *,
     use_default: bool,
 ) -> ProgramChoice:  # fmt: skip
-    """Return the choice that the options mean for a workload, `cache` maybe "auto"."""
+    """Return the choice of a program for a workload by the options; `cache` may be "auto"."""
     if cache != "auto":
         return ProgramChoice(records, threads, cast(CachePolicy, cache), use_default)
     choice = ProgramChoice(records, threads, use_default=use_default)
@@ -311,7 +311,7 @@ def _note(sentence: str) -> None:
 def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:
     """Return the computation that FILE:WORKLOAD defines, and its name.
 
-    The name may be left out where the file has one workload. Raise LanguageError or UsageError.
+    The name may be omitted if the file has one workload. Raise LanguageError or UsageError.
     """
     path, colon, name = workload.rpartition(":")
     path, name = (path, name) if colon else (workload, "")
@@ -322,7 +322,7 @@ def dag_of(workload: str, settings: tuple[str, ...]) -> tuple[ComputeDAG, str]:
 def same_workloads(name: str = "") -> str:
     """Return the workloads, settings, target and records of this command line, for another one.
 
-    `name`: of the workloads this one alone.
+    With `name`, return only that workload.
     """
     given = click.get_current_context().params
     words = [name] if name else list(given["workloads"])

@@ -1,4 +1,4 @@
-"""`ansorc bench`: a user's operators and networks beside the libraries that are installed."""
+"""`ansorc bench`: compare a user's operators and networks with installed libraries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
               help=f"Of {', '.join(info.name for info in PEERS)}; default: all that are "
               "installed.")  # fmt: skip
 @click.option("--turns", default=15, show_default=True, type=click.IntRange(min=1),
-              help="How often each side is timed.")  # fmt: skip
+              help="The number of times each side is timed.")  # fmt: skip
 @click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="FILE",
               help="Write all times.")  # fmt: skip
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), metavar="FILE.svg",
@@ -56,7 +56,7 @@ def bench(
     workloads: list[TaskOrNetworks], records: RecordPlace, threads: int, cache: str, peers: str,
     turns: int, *, use_default: bool, **written: Path | None,
 ) -> None:  # fmt: skip
-    """Time operators and networks beside other libraries, in turns, each result checked.
+    """Time operators and networks in turns with other libraries, and check each result.
 
     NumPy computes an operator by its definition. For PyTorch write f_torch(A, B) beside the
     workload f in its file, for Numba f_numba(A, B), for ONNX Runtime and OpenVINO
@@ -69,44 +69,47 @@ def bench(
     if picture_path is not None and picture_path.suffix not in PICTURES:
         raise click.UsageError(f"--picture {picture_path}: write {' or '.join(PICTURES)}")
     number = threads or workloads[0].target.cores
-    choices = [choice_of(one, records, number, cache, use_default=use_default) for one in workloads]
-    compared = _compared(workloads, choices)
-    chosen = _chosen(peers)
-    console, found = Console(stderr=True), list[WorkloadTimes]()
+    choices = [
+        choice_of(workload, records, number, cache, use_default=use_default)
+        for workload in workloads
+    ]
+    compared = _prepare(workloads, choices)
+    chosen = _choose_peers(peers)
+    console, times = Console(stderr=True), list[WorkloadTimes]()
     with console.status("") as status:
-        for one in compared:
+        for workload in compared:
             plan = Turns(turns, min(turns, 5))
-            found.append(compare_workload(one, chosen, plan, status.update))
-            _print(found[-1])
+            times.append(compare_workload(workload, chosen, plan, status.update))
+            _print(times[-1])
     if json_path is not None:
-        json_path.write_text(json.dumps(as_json(found, number), indent=1))
+        json_path.write_text(json.dumps(as_json(times, number), indent=1))
         click.echo(f"times: {json_path}")
     if picture_path is not None:
-        picture_path.write_bytes(picture(relative_bars(relative_speeds(found)), picture_path))
+        picture_path.write_bytes(picture(relative_bars(relative_speeds(times)), picture_path))
         click.echo(f"picture: {picture_path}")
-    if any(one.sides[OWN.name].gap for one in found):
+    if any(workload.sides[OWN.name].gap for workload in times):
         click.get_current_context().exit(1)
 
 
-def _compared(
+def _prepare(
     workloads: Sequence[TaskOrNetworks], choices: Sequence[ProgramChoice]
 ) -> list[ComparedWorkload]:
-    """The workloads of the command line with their files."""
+    """Return the workloads of the command line with their files."""
     given = click.get_current_context().params
     constants = dict(_array(text) for text in given["constants"])
-    found: list[ComparedWorkload] = []
-    for text, one, choice in zip(given["workloads"], workloads, choices, strict=True):
-        require_this_machine(one.target)
-        if isinstance(one, Task):
+    prepared: list[ComparedWorkload] = []
+    for text, workload, choice in zip(given["workloads"], workloads, choices, strict=True):
+        require_this_machine(workload.target)
+        if isinstance(workload, Task):
             path, colon, _ = text.rpartition(":")
             file = Path(path if colon else text)
-            found.append(ComparedWorkload(file, one, one.name, choice=choice))
-        elif isinstance(one, Network):
-            found.append(ComparedWorkload(Path(text), one, "", constants, choice))
+            prepared.append(ComparedWorkload(file, workload, workload.name, choice=choice))
+        elif isinstance(workload, Network):
+            prepared.append(ComparedWorkload(Path(text), workload, "", constants, choice))
         else:
             raise click.UsageError(f"{text}: give one shape for each input; several are compared "
                                    "one after the other")  # fmt: skip
-    return found
+    return prepared
 
 
 def _array(text: str) -> tuple[str, Array]:
@@ -114,8 +117,8 @@ def _array(text: str) -> tuple[str, Array]:
     return name, np.load(path, allow_pickle=False)
 
 
-def _chosen(text: str) -> list[PeerInfo]:
-    """The peers that are named, else those that are installed; say which are not."""
+def _choose_peers(text: str) -> list[PeerInfo]:
+    """Return the named peers, or the installed ones; print which are not installed."""
     there, missing = installed_peers()
     if not text:
         for info in missing:
@@ -129,26 +132,26 @@ def _chosen(text: str) -> list[PeerInfo]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _print(one: WorkloadTimes) -> None:
-    """Print a row for each side that was timed, and a sentence for each that was not."""
+def _print(workload: WorkloadTimes) -> None:
+    """Print a row for each side that was timed, and a sentence for each other one."""
     headings = ("side", "time", "from Python", "±", "other work between", "ansorc is", "how")
     console = Console(width=None if sys.stdout.isatty() else 140)
-    table = new_table(console, one.name, *headings)
-    for name, side in one.sides.items():
+    table = new_table(console, workload.name, *headings)
+    for name, side in workload.sides.items():
         if side.called:
-            ratio = None if name == OWN.name else one.ratio(name)
+            ratio = None if name == OWN.name else workload.ratio(name)
             table.add_row(
                 _LABELS[name], *(_median(times) for times in (side.seconds, side.called)),
                 f"{side.spread:.0%}", _median(side.spaced),
                 f"{ratio:.2f} × as fast" if ratio else "", side.program,
             )  # fmt: skip
     console.print(table)
-    for label, gap in _gaps(one).items():
+    for label, gap in _gaps(workload).items():
         click.echo(f"{label}: {gap}")
 
 
-def _gaps(one: WorkloadTimes) -> Mapping[str, str]:
-    return {_LABELS[name]: side.gap for name, side in one.sides.items() if side.gap}
+def _gaps(times: WorkloadTimes) -> Mapping[str, str]:
+    return {_LABELS[name]: side.gap for name, side in times.sides.items() if side.gap}
 
 
 def _median(times: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""`ansorc show --bisect`: which pass makes a program wrong."""
+"""`ansorc show --bisect`: find the pass that makes a program wrong."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ def show_bisection(
 ) -> None:
     """Run a program after its passes in the interpreter; name the first pass that is wrong.
 
-    It is `lowered`, with constants packed as `layouts` say, and `source` for the workers. If the
-    last program is right, the machine code that is made of it is run as well. The command ends
-    with a failure where anything is wrong.
+    The program is `lowered`, with constants packed by `layouts`, and `source` for the workers. If
+    the last program is right, its machine code is run, too. The command fails if anything is wrong.
     """
     seconds = interpreter_seconds(lowered)
     if seconds > _SLOW_S:
@@ -55,7 +54,7 @@ def _tell(stage: PassStage, complaint: str) -> None:
 
 
 def _check_code(task: Task, source: Source, threads: int) -> None:
-    """Run the machine code in a worker process, where this machine can."""
+    """Run the machine code in a worker process, if this machine can."""
     obstacle = backend_of(task.target).capabilities(task.target).obstacle
     if obstacle:
         click.echo(f"the code cannot be run {obstacle}")

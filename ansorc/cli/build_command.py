@@ -31,8 +31,8 @@ from ansorc.target import Target
               help="The library: .so, .a or .o; default: NAME.so. For a GPU: .cubin (default), "
                    ".ptx, .fatbin or .cu.")  # fmt: skip
 @click.option("--weights", type=click.Path(path_type=Path), metavar="FILE",
-              help="A network's weights go to this file, not into the library; for a GPU always "
-                   "to one, default: NAME.weights.")  # fmt: skip
+              help="Store a network's weights in this file, not in the library. Networks for a GPU "
+                   "always have one; default: NAME.weights.")  # fmt: skip
 def build(
     workload: TaskOrNetworks,
     choice: ProgramChoice,
@@ -42,7 +42,7 @@ def build(
 ) -> None:
     """Build the best recorded program: a library, a C header and a manifest.
 
-    Of a network, tasks that have no record get the untuned default.
+    Tasks of a network without a record get the untuned default.
 
     Example:  ansorc build gemm.py:matmul -o matmul.so
     """
@@ -71,13 +71,13 @@ def _build_variants(
     workload: ShapedNetworks, choice: ProgramChoice, name: str, output: Path | None,
     weights: Path | None,
 ) -> tuple[str, str, Artifact]:  # fmt: skip
-    """Build one library for all shapes: its function's name, how much is tuned, the files."""
+    """Build one library for all shapes; return its function's name, the tuned share, the files."""
     if weights is not None:
         raise click.UsageError(
             "--weights is for one shape: a library for several has their weights in it"
         )
-    chosen = {key: one for net in workload.networks
-              for key, one in chosen_programs(net, choice).items()}  # fmt: skip
+    chosen = {key: program for net in workload.networks
+              for key, program in chosen_programs(net, choice).items()}  # fmt: skip
     title = name or c_name(workload.variants.name)
     module = built_variants(workload.variants, workload.target, lambda _: chosen, title)
     return title, tuned_share(chosen), module.save(output or _default_file(title, workload.target))

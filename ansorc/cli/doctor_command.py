@@ -1,4 +1,4 @@
-"""`ansorc doctor`: what was detected, what this machine can do, and what is missing."""
+"""`ansorc doctor`: the detected machine, its limits, and missing extras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ansorc fleet`: what the machines of a fleet share, and do; `ansorc tune` on a fleet."""
+"""`ansorc fleet`: the key and the status of a fleet; options to tune on a fleet."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansorc.target import Target
 
 @click.group()
 def fleet() -> None:
-    """Make the key that the tuners and the workers of a fleet share, and see what it does."""
+    """Make the key that tuners and workers of a fleet share, and show the fleet's status."""
 
 
 @fleet.command()
 def key() -> None:
-    """Make a key, and say where it lies; copy the file to each machine of the fleet.
+    """Make a key, and print its file name; copy the file to each machine of the fleet.
 
-    Workers run what is signed with it, and nothing else. $ANSORC_FLEET_KEY names another file.
+    Workers only run jobs that are signed with it. $ANSORC_FLEET_KEY names another file.
 
     Example:  ansorc fleet key
     """
@@ -39,30 +39,30 @@ def key() -> None:
 @click.argument("scheduler")
 @click.option("--json", "as_json", is_flag=True, help="For scripts: one JSON object.")
 def status(*, scheduler: str, as_json: bool) -> None:
-    """Show the devices of the fleet at SCHEDULER: what they are, and what they do now.
+    """Show the devices of the fleet at SCHEDULER, and their current jobs.
 
     Example:  ansorc fleet status tcp://10.0.0.1:8786
     """
-    found = devices_at(scheduler)
+    devices_ = devices_at(scheduler)
     if as_json:
-        devices = [one.to_json() for one in found]
+        devices = [device.to_json() for device in devices_]
         click.echo(json.dumps({"scheduler": scheduler, "devices": devices}, indent=2))
         return
-    _print_devices(scheduler, found)
+    _print_devices(scheduler, devices_)
 
 
-def _print_devices(scheduler: str, found: list[DeviceStatus]) -> None:
-    if not found:
+def _print_devices(scheduler: str, devices: list[DeviceStatus]) -> None:
+    if not devices:
         click.echo(f"{scheduler} has no devices; start `ansorc worker {scheduler} --device NAME`")
         return
     console = Console() if Console().is_terminal else Console(width=160)
-    table = new_table(console, f"{scheduler}: {summary_of(found)}", *HEADINGS)
-    for one in found:
-        table.add_row(*one.row())
+    table = new_table(console, f"{scheduler}: {summary_of(devices)}", *HEADINGS)
+    for device in devices:
+        table.add_row(*device.row())
     console.print(table)
-    for one in found:
-        if one.state in ("kept apart", "another key"):
-            words = one.note or f"the worker at {one.address} has another fleet key"
+    for device in devices:
+        if device.state in ("kept apart", "another key"):
+            words = device.note or f"the worker at {device.address} has another fleet key"
             click.echo(f"note: {words}")
 
 
@@ -109,7 +109,7 @@ def takes_fleet(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def fleet_words() -> str:
-    """Return the options of this command line that name a fleet, for another one; maybe empty."""
+    """Return the options of this command line that name a fleet, or "", for another command."""
     given = click.get_current_context().params
     if given["fleet_at"] is None:
         return ""
@@ -119,6 +119,6 @@ def fleet_words() -> str:
 
 
 def in_flight(options: TuneOptions) -> Callable[[], str]:
-    """Return what says how many devices work for a tuning: nothing where this machine does."""
+    """Return a function that tells how many devices work for a tuning; "" for this machine."""
     measurer = options.measurer
     return (lambda: measurer.summary) if isinstance(measurer, Fleet) else str

@@ -28,11 +28,32 @@ _SUMMARIES = {
     "tune": "Find a fast program and record every measuring.",
     "worker": "Lend this machine to a fleet as a device.",
 }
-"""The commands, each in a module that is imported when it is called: help should not wait."""
+"""The commands; the module of each is imported when it is called, so that help is fast."""
+
+_FIRST_STEPS = """
+Write what is to be computed into a file gemm.py:
+
+    import ansorc as ac
+
+    @ac.workload
+    def matmul(n: int = 512):
+        A = ac.placeholder((n, n), name="A")
+        B = ac.placeholder((n, n), name="B")
+        return [A, B, ac.ops.matmul(A, B)]
+
+Find a fast program for it, make a library for C and C++, check and time it:
+
+    ansorc tune gemm.py:matmul --trials 200
+    ansorc build gemm.py:matmul -o matmul.so
+    ansorc run gemm.py:matmul
+
+Networks are tuned, too: ansorc tune net.onnx. Each command has --help.
+"""
+"""What to do first, printed under the list of commands."""
 
 
 class CommandsByName(click.Group):
-    """A group that has `_SUMMARIES`, and imports a command when it is asked for."""
+    """A group with the commands of `_SUMMARIES`, which are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
@@ -40,7 +61,7 @@ class CommandsByName(click.Group):
         return list(_SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command called `cmd_name`, or None."""
+        """Return the command named `cmd_name`, or None."""
         del ctx
         if cmd_name not in _SUMMARIES:
             return None
@@ -53,9 +74,16 @@ class CommandsByName(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_SUMMARIES.items()))
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first three things to do, as they are: lines are not filled again."""
+        del ctx
+        with formatter.section("First steps"):
+            for line in _FIRST_STEPS.strip().splitlines():
+                formatter.write(f"  {line}".rstrip() + "\n")
+
 
 def _print_versions(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    """Print this ansorc, the compiler inside of it, and the one that links."""
+    """Print the versions of ansorc, of its compiler, and of the linker."""
     del parameter
     if not value or context.resilient_parsing:
         return
@@ -103,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _fail(message: str, code: int = FAILED) -> int:
-    """Say it where somebody may still read: the terminal or the reader of errors may be gone."""
+    """Print the message and return `code`; the terminal may be gone."""
     for stream in (sys.stderr, sys.stdout):
         with contextlib.suppress(OSError):
             print(message, file=stream, flush=True)
@@ -112,13 +140,13 @@ def _fail(message: str, code: int = FAILED) -> int:
 
 
 def _help(error: click.ClickException) -> str:
-    """Where the command line that was wrong is explained."""
+    """Return the command that explains the wrong command line."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f" (see: {context.command_path} --help)" if context is not None else ""
 
 
 def _fail_inside(error: Exception) -> int:
-    """Tell of a fault in ansorc itself; with ANSORC_DEBUG set, with the traceback."""
+    """Print an error in ansorc itself, with the traceback if ANSORC_DEBUG is set."""
     if os.environ.get("ANSORC_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, InternalError):
@@ -133,6 +161,6 @@ def _fail_inside(error: Exception) -> int:
 
 
 def _words(error: OSError) -> str:
-    """What the system said, and of which file."""
+    """Return the message of the system, with the file name."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason

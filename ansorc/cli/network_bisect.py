@@ -1,4 +1,4 @@
-"""`ansorc show --bisect` of a network: which rewrite, or which kernel, is wrong."""
+"""`ansorc show --bisect` of a network: find the rewrite or the kernel that is wrong."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ansorc.search.task import Task
 
 
 def show_network_bisection(network: Network, choice: ProgramChoice) -> None:
-    """Check the rewrites of a network, then each kernel; name what is wrong first.
+    """Check the rewrites of a network, then each kernel; name the first that is wrong.
 
-    Of a kernel that is wrong the passes are checked. The command fails where anything is wrong.
+    The passes of a wrong kernel are checked, too. The command fails if anything is wrong.
     """
     stage, words = bisect_rewrites(network.source, _tell)
     if stage is not None:

@@ -1,4 +1,4 @@
-"""`ansorc run` of a network: every output held against float64, then times, layer by layer."""
+"""`ansorc run` of a network: check every output against float64, then time each layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansorc.search.programs import ProgramChoice
 from ansorc.target.units import seconds_text
 
 _TOLERANCE = 1e-4
-"""Of the largest element of an output: what float32 rounding makes of a deep network."""
+"""The tolerance, as a share of the largest element: float32 rounding in a deep network."""
 
 
 def run_network(
@@ -38,9 +38,9 @@ def run_network(
     *,
     verify: bool = False,
 ) -> None:
-    """Check the network on random inputs, or those `given`, then print its time and its kernels'.
+    """Check the network on random or `given` inputs, then print its time and that of its kernels.
 
-    Of a `library` every byte is compared with its manifest if `verify` says so.
+    With `verify`, every byte of a `library` is compared with its manifest.
     """
     if library is not None:
         loaded = load_library(library, verify=verify)
@@ -55,7 +55,7 @@ def run_network(
         with task_progress(len(programs)) as tell:
             module = built_network(network, programs, on_task=tell)
     inputs = random_inputs(network.source, given)
-    errors = checked_outputs(network, module, inputs, choice.threads)
+    errors = check_outputs(network, module, inputs, choice.threads)
     click.echo(f"{network.source.name}: {origin}")
     for name, error in errors.items():
         click.echo(f"  '{name}' is right: largest error {error:.2g} of its largest element "
@@ -78,19 +78,19 @@ def run_network(
     _print_layers(network, module.profile(*arrays, threads=choice.threads), peak)
 
 
-def checked_outputs(
+def check_outputs(
     network: Network, module: NetworkModule, inputs: dict[str, Array], threads: int = 0
 ) -> dict[str, float]:
     """Return the error of each output, as a share of its largest element.
 
-    Raise MeasureError if one is wrong: by more than float32 rounding explains, or an integer or a
-    truth value at all.
+    Raise MeasureError if one is wrong: a float by more than float32 rounding explains, or an
+    integer or bool at all.
     """
     expected = run_reference(network.source, inputs)
-    found = module.run(inputs, threads)
+    results = module.run(inputs, threads)
     errors: dict[str, float] = {}
     for name, reference in expected.items():
-        result = found[name]
+        result = results[name]
         if not np.issubdtype(reference.dtype, np.floating):
             wrong = int(np.count_nonzero(result != reference))
             if wrong:

@@ -1,4 +1,4 @@
-"""`ansorc tune` of networks: how it goes, kernel by kernel, and what was found."""
+"""`ansorc tune` of networks: show the progress of each kernel, and the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from ansorc.cli.arguments import same_workloads
 from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.fleet_command import fleet_words, in_flight
-from ansorc.cli.profile_table import print_profile, profiled
+from ansorc.cli.profile_table import print_profile, profile_search
 from ansorc.cli.tables import new_table
 from ansorc.cli.tune_arguments import live_page
 from ansorc.graph.network import Network
@@ -35,7 +35,7 @@ _MOST_ROWS = 12
 def tune_networks_showing(
     networks: Sequence[Network], options: TuneOptions, scheduling: Scheduling
 ) -> None:
-    """Tune `networks` together, and print rounds as they come and what was found."""
+    """Tune `networks` together, and print each round and the result."""
     for network in networks:
         flops = sum(task.dag.flops for _, task in network.task_of)
         click.echo(
@@ -53,12 +53,12 @@ def tune_networks_showing(
             if live is not None:
                 live.update()
 
-        with profiled() as profile:
+        with profile_search() as profile:
             results = tune_networks(networks, options, scheduling, tell)
     _show(results)
     tuning = results[0].tuning
-    print_profile(profile, [one.spent for one in tuning.results])
-    for note in dict.fromkeys(note for one in tuning.results for note in one.notes):
+    print_profile(profile, [result.spent for result in tuning.results])
+    for note in dict.fromkeys(note for result in tuning.results for note in result.notes):
         click.echo(f"note: {note}", err=True)
     if tuning.interrupted:
         trials = f" --trials {scheduling.trials}" if scheduling.trials else ""
@@ -101,7 +101,7 @@ class RoundProgress:
         return " | ".join((round_line(done), *filter(None, [self._where()])))
 
     def _table(self, done: RoundReport) -> Table:
-        """The kernels that take the most of the networks' time."""
+        """Return a table of the kernels that take most of the networks' time."""
         console = Console(stderr=True)
         headings = ("kernel", "best", "share", "trials", "may gain", "")
         table = new_table(console, self._line(done), *headings)

@@ -1,4 +1,4 @@
-"""What `ansorc show` prints of a network: its nodes, its tasks, its memory."""
+"""Views of a network for `ansorc show`: its nodes, its tasks, its memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NETWORK_VIEWS = {
 
 
 def show_network(network: Network, choice: ProgramChoice, views: Sequence[str]) -> None:
-    """Print some of `NETWORK_VIEWS`, by default the tasks; or of those of the back end.
+    """Print some of `NETWORK_VIEWS` (default: the tasks), or views of the back end.
 
-    The latter are of the programs that `choice` means, where the kernels are compiled together.
+    The latter show the programs of `choice`, if the kernels are compiled together.
     """
     backend = backend_of(network.target)
     listings: dict[str, Callable[[Source, Target], str]] = {}
@@ -71,7 +71,7 @@ def _memory(network: Network) -> str:
         f"weights {weights / 1e6:.2f} MB, arena {size / 1e6:.2f} MB "
         f"(no less than {least / 1e6:.2f} MB live at one time)"
     ]
-    for life in sorted(lives, key=lambda one: (one.first, one.name)):
+    for life in sorted(lives, key=lambda life_: (life_.first, life_.name)):
         begin = offsets[life.name]
         lines.append(
             f"kernels {life.first:3d} to {life.last:3d}  bytes {begin:10d} to "

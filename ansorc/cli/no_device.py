@@ -1,4 +1,4 @@
-"""`ansorc tune --no-device`: programs for a GPU that is not here, ranked and not measured."""
+"""`ansorc tune --no-device`: rank programs for a GPU that is not here, without measuring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
 
 PROGRAMS = 8
-"""That are compiled, unless --trials says otherwise."""
+"""The programs to compile, unless --trials is given."""
 
 
 def takes_no_device(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,15 +67,15 @@ def _show(name: str, task: Task, ranking: DeviceRanking) -> None:
 
 
 def _show_network(name: str, network: Network) -> None:
-    """Print what the model says of the best program of each task, those that take most first."""
-    found: list[tuple[float, Task, RankedProgram]] = []
+    """Print the model's estimate of the best program of each task, the slowest first."""
+    ranked_tasks: list[tuple[float, Task, RankedProgram]] = []
     notes: dict[str, None] = {}
     for key, task in network.tasks.items():
         ranking = rank_without_device(task, 1)
         best = ranking.programs[0]
-        found.append((network.weights[key] * best.seconds, task, best))
+        ranked_tasks.append((network.weights[key] * best.seconds, task, best))
         notes |= dict.fromkeys(filter(None, [ranking.note]))
-    total = sum(seconds for seconds, _, _ in found)
+    total = sum(seconds for seconds, _, _ in ranked_tasks)
     gpu = network.target.gpu
     count = len(network.task_of)
     click.echo(f"{network.source.name}: {len(network.tasks)} tasks, {count} kernels, "
@@ -84,7 +84,7 @@ def _show_network(name: str, network: Network) -> None:
     for heading in ("share", "calls", "estimated", "of the peak", "registers", "spilled", "shared",
                     "occupancy", "limit", "task"):  # fmt: skip
         table.add_column(heading, justify="left" if heading == "task" else "right")
-    for seconds, task, best in sorted(found, key=lambda one: -one[0]):
+    for seconds, task, best in sorted(ranked_tasks, key=lambda entry: -entry[0]):
         kernel = best.kernels[0]
         table.add_row(
             f"{seconds / total:.1%}", str(network.weights[task.key]),
@@ -101,7 +101,7 @@ def _show_network(name: str, network: Network) -> None:
 
 
 def _rows(program: RankedProgram, ideal_s: float) -> list[tuple[str, ...]]:
-    """The lines of a program: one for each of its kernels."""
+    """Return the rows of a program: one for each of its kernels."""
     times = (
         seconds_text(program.estimated_s), f"{ideal_s / program.seconds:.0%}",
         "-" if program.compiled_s is None else seconds_text(program.compiled_s),

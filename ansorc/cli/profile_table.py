@@ -1,4 +1,4 @@
-"""The table of `ansorc tune --profile`: where the search's time went."""
+"""The table of `ansorc tune --profile`: the time of each part of the search."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _DIGITS = 3
 
 
 @contextmanager
-def profiled() -> Generator[SearchProfile | None]:
-    """Profile what is done in the `with`, if the command line says --profile."""
+def profile_search() -> Generator[SearchProfile | None]:
+    """Profile the body of the `with`, if the command line has --profile."""
     if not click.get_current_context().params["profile"]:
         yield None
         return
@@ -28,7 +28,7 @@ def profiled() -> Generator[SearchProfile | None]:
 
 
 def print_profile(profile: SearchProfile | None, spent: Sequence[TimeSpent]) -> None:
-    """Print the seconds of each part, and what the processes did that built and ran programs."""
+    """Print the seconds of each part, and of the processes that built and ran programs."""
     if profile is None:
         return
     console = Console()
@@ -37,8 +37,8 @@ def print_profile(profile: SearchProfile | None, spent: Sequence[TimeSpent]) -> 
         table.add_row(name, seconds_text(seconds, _DIGITS), _share(seconds, profile.total_s))
     table.add_row("all", seconds_text(profile.total_s, _DIGITS), "100.0%")
     console.print(table)
-    builds = BuildCost.sum([one.builds for one in spent]) if spent else BuildCost()
-    runs = RunCost.sum([one.runs for one in spent]) if spent else RunCost()
+    builds = BuildCost.sum([part.builds for part in spent]) if spent else BuildCost()
+    runs = RunCost.sum([part.runs for part in spent]) if spent else RunCost()
     _print_parts(console, "beside the builds", profile.beside)
     _print_parts(console, "in the build processes", {
         "lowering": builds.lower_s, "passes": builds.passes_s, "text": builds.emit_s,

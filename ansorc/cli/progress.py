@@ -1,4 +1,4 @@
-"""Show how a tuning run goes: one live line on a terminal, plain lines when piped."""
+"""Show the progress of a tuning run: one live line on a terminal, plain lines when piped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PLAIN_EVERY_S = 5.0
 class Progress:
     """Prints trials on the error output as they come; use it as a context manager.
 
-    `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if not known); `where`
-    says what is under way elsewhere, or nothing.
+    `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if unknown). `where`
+    returns a text about work on other machines, or "".
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Progress:
             self._print(self._last)
 
     def __call__(self, trial: Trial) -> None:
-        """Show `trial`: at once on a terminal, else when it is new best or some seconds passed."""
+        """Show `trial`: at once on a terminal, else if it is a new best or after some seconds."""
         self._last = trial
         if self._live is not None:
             self._live.update(Text(self.line(trial), no_wrap=True, overflow="ellipsis"))
@@ -69,7 +69,7 @@ class Progress:
 
 @contextmanager
 def task_progress(total: int) -> Generator[Callable[[Task], None]]:
-    """Show how many of the tasks of a network are compiled; nothing where nobody looks."""
+    """Show how many tasks of a network are compiled; nothing if the output is not a terminal."""
     console = Console(stderr=True)
     bar = RichProgress(console=console, transient=True, disable=not console.is_terminal)
     with bar:

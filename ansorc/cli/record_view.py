@@ -18,34 +18,35 @@ _SHOWN_KEY = 12
 
 
 def find_record(place: RecordPlace, name: str, known: Task | None) -> tuple[Task, Record]:
-    """Return the record called `name`, the beginning of a program's key, and its task.
+    """Return the task and the record whose program key begins with `name`.
 
-    TASK/PROGRAM has that of the task's key before it. Of several machines' records the latest one
-    counts. `known` is the task, if the command line names it. Raise RecordError.
+    `name` may be TASK/PROGRAM, with the beginning of the task's key. If several machines have
+    records, the latest one is returned. `known` is the task, if the command line names it. Raise
+    RecordError if there is not exactly one.
     """
     if is_missing(place):
         raise RecordError(f"there is no record file {place}; name an existing one with --records")
     task_key, _, program = name.rpartition("/")
     with Records.open(place, read_only=True) as records:
-        found = records.starting(program, known.key if known else task_key)
-        if not found or not program:
+        matches = records.starting(program, known.key if known else task_key)
+        if not matches or not program:
             words = f" of '{known.name}'" if known else ""
             raise RecordError(
                 f"{place} has no record{words} whose program begins with '{program}'; "
                 f"see: ansorc records list {place} --task NAME"
             )
-        names = dict.fromkeys((one.task_key, one.program_key) for one in found)
+        names = dict.fromkeys((record_.task_key, record_.program_key) for record_ in matches)
         if len(names) > 1:
             listed = ", ".join(f"{t[:_SHOWN_KEY]}/{p[:_SHOWN_KEY]}" for t, p in [*names][:5])
             raise RecordError(
                 f"{len(names)} programs begin with '{name}'; choose one of {listed} …"
             )
-        record = found[0]
+        record = matches[0]
         return known or records.task(record.task_key), record
 
 
 def show_record(task: Task, record: Record) -> None:
-    """Print where `record` comes from, its time or why it has none, and its steps."""
+    """Print the origin of `record`, its time or its failure, and its steps."""
     made = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M")
     environment = record.environment
     threads = f"{environment.threads} threads" if environment.threads else "all cores"
@@ -76,7 +77,7 @@ def _steps(task: Task, record: Record) -> list[str]:
 
 
 def rebuild(task: Task, record: Record) -> None:
-    """Build and measure the program of `record` again, in worker processes; print what came."""
+    """Build and measure the program of `record` again, in worker processes; print the result."""
     obstacle = backend_of(task.target).capabilities(task.target).obstacle
     if obstacle:
         click.echo(f"\n# not rebuilt: '{task.target.text}' cannot be measured {obstacle}")

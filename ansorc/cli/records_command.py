@@ -1,4 +1,4 @@
-"""`ansorc records`: what record files hold; joining, exporting, pruning and checking them."""
+"""`ansorc records`: list, merge, export, prune and check record files."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from ansorc.search.record.upkeep import merge, prune, stale, verify
 from ansorc.target.units import seconds_text
 
 Fields: TypeAlias = dict[str, object]
-"""One row of what is printed, by the names that JSON and CSV have."""
+"""One row of the output, by the field names of JSON and CSV."""
 Show: TypeAlias = Callable[[str, Sequence[Fields], Mapping[str, str]], None]
-"""Prints rows: of a table the title, and the headings of the columns that it has."""
+"""A function that prints rows, with the title and the headings of a table."""
 P = ParamSpec("P")
 _PIPED_WIDTH = 200
 _RECORD_FILE = click.Path(path_type=Path)
@@ -43,9 +43,9 @@ _TASKS = {"name": "task", "short": "key", "machine": "machine"}
 
 @click.group()
 def records() -> None:
-    """Look into record files, join them, and keep them in order.
+    """List, merge, export, prune and check record files.
 
-    Wherever a FILE is asked for, postgresql://user@host/database is one, too.
+    A FILE may also be a database, postgresql://user@host/database.
 
     Example:  ansorc records list tune.db
     """
@@ -56,7 +56,7 @@ def _takes_file(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _shows(command: Callable[Concatenate[Show, P], None]) -> Callable[P, None]:
-    """Add --json and --csv to a command, which gets what prints its rows."""
+    """Add --json and --csv to a command, which gets a function that prints its rows."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds.")
     @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, times in seconds.")
@@ -73,7 +73,7 @@ def _shows(command: Callable[Concatenate[Show, P], None]) -> Callable[P, None]:
 
 def _takes_task(command: Callable[P, None]) -> Callable[P, None]:
     return click.option("--task", default="", metavar="NAME|KEY",
-                        help="Only this task; of a key the first letters are enough.")(
+                        help="Only this task, by name or by the first letters of its key.")(
         command)  # fmt: skip
 
 
@@ -82,25 +82,25 @@ def _takes_task(command: Callable[P, None]) -> Callable[P, None]:
 @_takes_task
 @_shows
 def list_records(show: Show, file: RecordPlace, task: str) -> None:
-    """Show what a record file holds: programs, failures and the best time of each task.
+    """Show the programs, failures and best time of each task in a record file.
 
-    With --task each of its programs.
+    With --task, show each program of that task.
 
     Example:  ansorc records list tune.db
     """
     with Records.open(file, read_only=True) as opened:
-        found = _chosen(opened, task)
+        holdings = _choose_tasks(opened, task)
         if not task:
-            show(str(file), [_of_holding(one) for one in found], {
+            show(str(file), [_of_holding(holding) for holding in holdings], {
                 **_TASKS, "programs": "programs", "failed": "failed", "best_time": "best time",
             })  # fmt: skip
             return
         rows = [
-            {**_of_task(one), **_of_record(record)}
-            for one in found
-            for record in opened.all(one.task_key, one.environment)
+            {**_of_task(holding), **_of_record(record)}
+            for holding in holdings
+            for record in opened.all(holding.task_key, holding.environment)
         ]
-        show(f"{file}: {', '.join(dict.fromkeys(one.name for one in found))}", rows, {
+        show(f"{file}: {', '.join(dict.fromkeys(holding.name for holding in holdings))}", rows, {
             "program": "program", "time": "time", "spread": "spread", "failure": "failure",
             "created": "measured", "seed": "seed", "version": "with",
         })  # fmt: skip
@@ -111,22 +111,22 @@ def list_records(show: Show, file: RecordPlace, task: str) -> None:
 @_takes_task
 @_shows
 def best_records(show: Show, file: RecordPlace, task: str) -> None:
-    """Show the best program of each task and machine: the one that a build takes.
+    """Show the best program of each task and machine: the one that a build uses.
 
     Example:  ansorc records best tune.db
     """
     with Records.open(file, read_only=True) as opened:
         defined = set(opened.defined_keys())
         rows: list[Fields] = []
-        for one in _chosen(opened, task):
-            if one.best is None:
+        for holding in _choose_tasks(opened, task):
+            if holding.best is None:
                 continue
-            flops = opened.task(one.task_key).dag.flops if one.task_key in defined else 0.0
-            seconds = one.best.median_s or 0.0
+            flops = opened.task(holding.task_key).dag.flops if holding.task_key in defined else 0.0
+            seconds = holding.best.median_s or 0.0
             rate = flops / seconds / 1e9 if flops and seconds else None
-            rows.append({**_of_task(one), **_of_record(one.best), "gflop_per_s": rate,
+            rows.append({**_of_task(holding), **_of_record(holding.best), "gflop_per_s": rate,
                          "rate": "" if rate is None else f"{rate:.1f}",
-                         "steps": json.loads(one.best.steps)})  # fmt: skip
+                         "steps": json.loads(holding.best.steps)})  # fmt: skip
     show(str(file), rows, {**_TASKS, "time": "time", "spread": "spread", "rate": "GFLOP/s",
                            "created": "measured", "version": "with"})  # fmt: skip
 
@@ -137,20 +137,20 @@ def best_records(show: Show, file: RecordPlace, task: str) -> None:
               help="The file to write; default: FILE with .jsonl or .csv.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="CSV, which `import` doesn't read.")
 def export_records(file: RecordPlace, output: Path | None, *, as_csv: bool) -> None:
-    """Write all records as JSON lines, which people, other programs and `import` read.
+    """Write all records as JSON lines, for people, other programs and `import`.
 
     Example:  ansorc records export tune.db -o tune.jsonl
     """
-    own = file if isinstance(file, Path) else Path(file.name)
-    path = output or own.with_suffix(".csv" if as_csv else ".jsonl")
+    source = file if isinstance(file, Path) else Path(file.name)
+    path = output or source.with_suffix(".csv" if as_csv else ".jsonl")
     if isinstance(file, Path) and path.exists() and path.samefile(file):
         raise RecordError(f"{path} is the record file itself; give another output")
     with Records.open(file, read_only=True) as opened:
         if as_csv:
             rows = [
-                {**_of_task(one), **_of_record(record), "steps": record.steps}
-                for one in opened.holdings()
-                for record in opened.all(one.task_key, one.environment)
+                {**_of_task(holding), **_of_record(record), "steps": record.steps}
+                for holding in opened.holdings()
+                for record in opened.all(holding.task_key, holding.environment)
             ]
             with path.open("w", newline="") as stream:
                 _write_csv(rows, stream)
@@ -164,35 +164,35 @@ def export_records(file: RecordPlace, output: Path | None, *, as_csv: bool) -> N
 @_takes_file
 @click.argument("lines", type=_RECORD_FILE, nargs=-1, required=True)
 def import_records(file: RecordPlace, lines: tuple[Path, ...]) -> None:
-    """Add the JSON lines of `export` to a record file, which is made if it is missing.
+    """Add the JSON lines of `export` to a record file; create the file if it is missing.
 
     Example:  ansorc records import tune.db tune.jsonl
     """
     with Records.open(file) as opened:
         for path in lines:
-            found = import_lines(opened, path)
-            click.echo(f"{path}: {found.records} records of {found.tasks} tasks")
-            if found.truncated:
+            counts = import_lines(opened, path)
+            click.echo(f"{path}: {counts.records} records of {counts.tasks} tasks")
+            if counts.truncated:
                 click.echo(f"note: {path}: the last line is cut off and was left out", err=True)
 
 
 @records.command("merge", short_help="Join record files of several machines.")
 @click.argument("files", type=RECORD_PLACE, nargs=-1, required=True)
 @click.option("--output", "-o", type=RECORD_PLACE, required=True,
-              help="The file that gets them all; one that is there is added to.")  # fmt: skip
+              help="The merged file; records are added if it exists.")  # fmt: skip
 def merge_records(files: tuple[RecordPlace, ...], output: RecordPlace) -> None:
-    """Join record files; each record keeps the machine that it was measured on.
+    """Merge record files; each record keeps the machine on which it was measured.
 
-    Of a program that several files have, the record of a crash or of a wrong result stays, else
-    the latest.
+    If several files have a program, a record of a crash or of a wrong result is kept, else the
+    latest record.
 
     Example:  ansorc records merge desk.db server.db -o all.db
     """
-    for found in merge(output, files):
-        for note in found.notes:
+    for merged in merge(output, files):
+        for note in merged.notes:
             click.echo(f"note: {note}", err=True)
-        known = found.read - found.added
-        click.echo(f"{found.path}: {found.added} records added"
+        known = merged.read - merged.added
+        click.echo(f"{merged.path}: {merged.added} records added"
                    + (f", {known} programs were known" if known else ""))  # fmt: skip
     click.echo(f"{output}: {_count(output)} records")
 
@@ -206,32 +206,32 @@ def _count(path: RecordPlace) -> int:
 @_takes_file
 @click.option("--yes", is_flag=True, help="Drop it; without this it is only shown.")
 def prune_records(file: RecordPlace, *, yes: bool) -> None:
-    """Drop the records that this version made stale: of other compilers, of other definitions.
+    """Drop stale records: those of other compilers and of other definitions.
 
     Example:  ansorc records prune tune.db
     """
-    found = prune(file) if yes else stale(file)
-    for version, count in found.versions.items():
+    dropped = prune(file) if yes else stale(file)
+    for version, count in dropped.versions.items():
         click.echo(f"{count} records were measured with ansorc {_plain(version or 'unknown')}")
-    if found.set_aside:
-        click.echo(f"{found.set_aside} records are of definitions that the file does not have")
-    if not found.count:
+    if dropped.set_aside:
+        click.echo(f"{dropped.set_aside} records are of definitions that the file does not have")
+    if not dropped.count:
         click.echo(f"{file}: nothing is stale")
     elif yes:
-        click.echo(f"{file}: dropped {found.count}, {_count(file)} records are left")
+        click.echo(f"{file}: dropped {dropped.count}, {_count(file)} records are left")
     else:
-        click.echo(f"{file}: {found.count} of {_count(file)} records are stale; "
+        click.echo(f"{file}: {dropped.count} of {_count(file)} records are stale; "
                    "nothing was dropped yet, --yes does it")  # fmt: skip
 
 
 @records.command("verify", short_help="Check files for damage, and save what is readable.")
 @click.argument("files", type=RECORD_PLACE, nargs=-1, required=True)
 @click.option("--salvage", "output", type=_RECORD_FILE, metavar="NEW.db",
-              help="Write what is readable of the file to this new one.")  # fmt: skip
+              help="Write the readable records to this new file.")  # fmt: skip
 def verify_records(files: tuple[RecordPlace, ...], output: Path | None) -> None:
-    """Hold every page and every row of record files against what was written.
+    """Check every page and every row of record files for damage.
 
-    Programs and tasks are known by their hashes, so a changed byte is found; of a time it is not.
+    Programs and tasks have hashes, so a changed byte is found; a changed time is not.
 
     Example:  ansorc records verify tune.db --salvage saved.db
     """
@@ -248,12 +248,14 @@ def verify_records(files: tuple[RecordPlace, ...], output: Path | None) -> None:
         return
     damaged = 0
     for path in files:
-        found = verify(path)
-        damaged += bool(found.faults)
-        if found.faults:
-            click.echo(f"{path}: damaged: {'; '.join(map(_plain, found.faults))}")
+        problems = verify(path)
+        damaged += bool(problems.faults)
+        if problems.faults:
+            click.echo(f"{path}: damaged: {'; '.join(map(_plain, problems.faults))}")
         else:
-            click.echo(f"{path}: {found.records} records of {found.tasks} tasks, all as written")
+            click.echo(
+                f"{path}: {problems.records} records of {problems.tasks} tasks, all as written"
+            )
     if damaged:
         raise RecordError(
             f"{damaged} of {len(files)} files are damaged; save what is readable of each with: "
@@ -261,24 +263,28 @@ def verify_records(files: tuple[RecordPlace, ...], output: Path | None) -> None:
         )
 
 
-def _chosen(opened: Records, wanted: str) -> list[Holding]:
-    """What the file holds of the task that is called so; raise RecordError if there is none."""
-    found = opened.holdings()
+def _choose_tasks(opened: Records, wanted: str) -> list[Holding]:
+    """Return the tasks of the file that match `wanted`; raise RecordError if there is none."""
+    holdings = opened.holdings()
     if not wanted:
-        return found
-    fitting = [one for one in found if wanted == one.name or one.task_key.startswith(wanted)]
+        return holdings
+    fitting = [
+        holding
+        for holding in holdings
+        if wanted == holding.name or holding.task_key.startswith(wanted)
+    ]
     if not fitting:
-        names = ", ".join(dict.fromkeys(_plain(one.name) for one in found)) or "none"
+        names = ", ".join(dict.fromkeys(_plain(holding.name) for holding in holdings)) or "none"
         raise RecordError(f"{opened.path} has no task '{wanted}'; it has {names}")
     return fitting
 
 
-def _of_task(one: Holding) -> Fields:
-    environment = one.environment
+def _of_task(holding: Holding) -> Fields:
+    environment = holding.environment
     return {
-        "task": one.task_key, "name": one.name, "target": one.target, "cpu": environment.cpu,
-        "cores": environment.cores, "threads": environment.running, "cache": environment.cache,
-        "short": one.task_key[:12], "machine": _machine(environment),
+        "task": holding.task_key, "name": holding.name, "target": holding.target,
+        "cpu": environment.cpu, "cores": environment.cores, "threads": environment.running, "cache": environment.cache,
+        "short": holding.task_key[:12], "machine": _machine(environment),
     }  # fmt: skip
 
 
@@ -286,10 +292,10 @@ def _machine(environment: Environment) -> str:
     return f"{environment.cpu}, {environment.running} threads, {environment.cache}"
 
 
-def _of_holding(one: Holding) -> Fields:
-    best = one.best.median_s if one.best else None
+def _of_holding(holding: Holding) -> Fields:
+    best = holding.best.median_s if holding.best else None
     return {
-        **_of_task(one), "programs": one.programs, "failed": one.failed, "best_s": best,
+        **_of_task(holding), "programs": holding.programs, "failed": holding.failed, "best_s": best,
         "best_time": _time(best),
     }  # fmt: skip
 
@@ -319,7 +325,7 @@ def _date(created: float) -> str:
 
 
 _FOR_TABLES = ("short", "machine", "best_time", "time", "spread", "rate")
-"""What repeats other fields in a form for people."""
+"""Fields that repeat others in a form for people."""
 
 
 def _show_table(title: str, rows: Sequence[Fields], headings: Mapping[str, str]) -> None:
@@ -329,7 +335,7 @@ def _show_table(title: str, rows: Sequence[Fields], headings: Mapping[str, str])
     table = new_table(console, escape(_plain(title)), *headings.values())
     for row in rows:
         values = (row[name] for name in headings)
-        table.add_row(*(escape(_plain("" if one is None else str(one))) for one in values))
+        table.add_row(*(escape(_plain("" if value is None else str(value))) for value in values))
     console.print(table)
 
 
@@ -361,7 +367,7 @@ def _for_programs(rows: Iterable[Fields]) -> Iterable[Fields]:
 
 
 def _plain(text: str) -> str:
-    """The text without what would steer a terminal: a file may be from anybody."""
+    """Return the text without control sequences for a terminal: a file may be from anybody."""
     return "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
     )

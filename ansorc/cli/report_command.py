@@ -1,4 +1,4 @@
-"""`ansorc report`: what a record file tells of a tuning run, as one HTML page."""
+"""`ansorc report`: show the tuning runs of a record file as one HTML page."""
 
 from __future__ import annotations
 
@@ -24,37 +24,42 @@ from ansorc.search.task import Task
               help="Only this task, or this network's. Default: all of the file.")  # fmt: skip
 @describes_workload
 @click.option("--fleet", default="", metavar="ADDRESS",
-              help="Show what the devices at this Dask scheduler do now, too.")  # fmt: skip
+              help="Also show the devices at this Dask scheduler.")  # fmt: skip
 @click.option("--no-limits", is_flag=True, help="Don't measure the machine's limits (3 to 12 s).")
 def report(
     records: RecordPlace, output: Path, task: str, fleet: str, *, no_limits: bool, **described: Any
 ) -> None:
-    """Write what a record file tells of tuning as one HTML page that needs no network.
+    """Write the tuning runs of a record file as one HTML page that needs no network.
 
-    Of one task: every trial, failures, how well the model predicted, roofline, the best loops
-    beside the untuned ones. Of several: the share of each, and its trials over time.
+    For one task it shows every trial, failures, the quality of the cost model, a roofline, and the
+    best loops next to the untuned ones. For several tasks it shows the share of each, and its
+    trials over time.
 
     Example:  ansorc report tune.db --task matmul -o matmul.html
     """
     weights: Mapping[str, int] | None = None
     with Records.open(records, read_only=True) as opened:
-        found = opened.holdings()
+        holdings = opened.holdings()
         if ":" in task or Path(task).suffix in {".py", ".onnx"}:
             workload = WorkloadArguments(**described).workload(task)
             if isinstance(workload, Task):
-                found = [one for one in found if one.task_key == workload.key]
+                holdings = [holding for holding in holdings if holding.task_key == workload.key]
             else:
                 weights = weights_of(networks_of([workload]))
-                found = [one for one in found if one.task_key in weights]
+                holdings = [holding for holding in holdings if holding.task_key in weights]
         elif task:
-            found = [one for one in found if task == one.name or one.task_key.startswith(task)]
-        if not found:
+            holdings = [
+                holding
+                for holding in holdings
+                if task == holding.name or holding.task_key.startswith(task)
+            ]
+        if not holdings:
             words = f"nothing of '{task}'" if task else "no record"
             raise RecordError(f"{records} holds {words}; see: ansorc records list {records}")
-        histories, notes = histories_of(opened, found)
+        histories, notes = histories_of(opened, holdings)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     text = report_page(records, histories, weights, with_limits=not no_limits, fleet=fleet)
     output.write_text(text, encoding="utf-8")
-    trials = sum(len(one.records) for one in histories)
+    trials = sum(len(holding.records) for holding in histories)
     click.echo(f"{output}: {trials} trials of {len(histories)} tasks, {len(text) / 1e6:.1f} MB")

@@ -13,13 +13,13 @@ from ansorc.target.units import seconds_text
 
 _FIGURES = ("time", "GFLOP/s", "of peak", "spread", "tuned is")
 _MOSTLY_PYTHON_S = 3e-4
-"""A NumPy time below this is spent between the array operations, not in them."""
+"""A NumPy time below this is mostly the overhead of Python between array operations."""
 
 
 def print_table(result: TuneResult, peak: float, *, with_numpy: bool) -> None:
-    """Print a row for each way to compute the task; `peak` is the machine's FLOP/s, 0 if not known.
+    """Print a row for each way to compute the task; `peak` is the machine's FLOP/s, 0 if unknown.
 
-    NumPy is timed here, on all cores, unless it is left out.
+    With `with_numpy`, NumPy is timed here, on all cores.
     """
     rows = {"tuned": _of_record(result.best), "untuned default": _of_record(result.default)}
     if with_numpy:
@@ -37,7 +37,7 @@ def print_table(result: TuneResult, peak: float, *, with_numpy: bool) -> None:
 
 
 def _of_record(record: Record | None) -> tuple[float, float] | None:
-    """(seconds, spread) of a record."""
+    """Return (seconds, spread) of a record."""
     if record is None or record.median_s is None:
         return None
     return record.median_s, record.spread_s

@@ -28,16 +28,16 @@ from ansorc.search.programs import (
 from ansorc.search.task import Task
 
 _SEED = 1
-"""Other inputs than those of the tuning."""
+"""The seed of inputs, which differ from those of tuning."""
 
 
 @click.command()
 @takes_workload
 @takes_choice
 @click.option("--library", "-l", type=click.Path(path_type=Path),
-              help="Run this .so of `ansorc build`, not a recorded program.")  # fmt: skip
+              help="Run this .so of `ansorc build` instead of a record.")  # fmt: skip
 @click.option("--verify", is_flag=True,
-              help="Compare every byte of the library with its manifest, not samples.")  # fmt: skip
+              help="Compare all bytes of the library with its manifest.")  # fmt: skip
 @takes_inputs
 def run(
     workload: TaskOrNetworks, choice: ProgramChoice, library: Path | None, inputs: dict[str, Array],
@@ -62,14 +62,14 @@ def run(
         module, origin = build_program(task, program), program.origin
     given = require_inputs([task.dag], inputs)
     rng = np.random.default_rng(_SEED)
-    found = checked_time(task, module, rng, threads=choice.threads, given=given)
+    checked = checked_time(task, module, rng, threads=choice.threads, given=given)
     click.echo(f"{task.name}: {origin}")
-    click.echo(f"  right: the largest error is {found.error:.2g} of what rounding explains "
+    click.echo(f"  right: the largest error is {checked.error:.2g} of what rounding explains "
                "(float64 reference)")  # fmt: skip
     packed = [param.name for param in module.signature.params if param.is_rewritten]
     if packed:
         click.echo(f"  {', '.join(packed)}: packed once before the calls, which is not timed")
-    rate = task.dag.flops / found.timing.median_s
-    click.echo(f"  {found.timing}, {rate / 1e9:.1f} GFLOP/s, "
-               f"{found.peak_share:.0%} of the FMA peak (timed in turns)")  # fmt: skip
-    click.echo(f"  from Python: {found.calls}")
+    rate = task.dag.flops / checked.timing.median_s
+    click.echo(f"  {checked.timing}, {rate / 1e9:.1f} GFLOP/s, "
+               f"{checked.peak_share:.0%} of the FMA peak (timed in turns)")  # fmt: skip
+    click.echo(f"  from Python: {checked.calls}")

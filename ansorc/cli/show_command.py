@@ -1,4 +1,4 @@
-"""`ansorc show`: a schedule and everything that is made of it, for debugging by reading."""
+"""`ansorc show`: print a schedule and the code made from it, for debugging by reading."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def show(
 ) -> None:  # fmt: skip
     """Print the best recorded program of a workload: loops, IR, LLVM IR, assembly.
 
-    Of a network: its nodes, its tasks, its memory. With --record: any program of a record file, for
-    which no workload need be named.
+    For a network, print its nodes, its tasks or its memory. With --record, print any program of a
+    record file; no workload need be named then.
 
     Example:  ansorc show gemm.py:matmul --view schedule --asm
     """
@@ -110,42 +110,42 @@ def show(
         program = ShownProgram(task, lambda: chosen.steps)
         click.echo(f"# {task.name}: {chosen.origin}, for {task.target.text}")
     if bisect:
-        lowered, layouts = program.lowered(), program.layouts()
-        show_bisection(task, lowered, layouts, program.source(), choice.threads)
+        lower_program, layouts = program.lower_program(), program.layouts()
+        show_bisection(task, lower_program, layouts, program.source(), choice.threads)
         return
     usual = () if program.loops else ("schedule", "ir")
     for view in asked or usual:
-        click.echo(f"\n# {_VIEWS.get(view, view)}\n{_shown(program, view, record).rstrip()}")
+        click.echo(f"\n# {_VIEWS.get(view, view)}\n{_view_text(program, view, record).rstrip()}")
     if record is not None and not asked:
         rebuild(task, record)
 
 
 @dataclass(frozen=True)
 class ShownProgram:
-    """A program by its steps, or by its loops where it has none."""
+    """A program, given by its steps, or by its loops if it has none."""
 
     task: Task
     steps: Callable[[], tuple[Step, ...]]
-    """Raises ScheduleError where they do not fit the task."""
+    """Raises ScheduleError if they do not fit the task."""
     loops: str = ""
 
     def state(self) -> State:
-        """Return the schedule; raise ScheduleError where a step does not fit."""
+        """Return the schedule; raise ScheduleError if a step does not fit."""
         if self.loops:
             raise RecordError("the program was given as loops, which have no schedule")
         return replay(self.task.dag, self.steps())
 
     def layouts(self) -> tuple[Packing, ...]:
-        """Return how its constants are packed before it runs."""
+        """Return the packings of its constants."""
         return () if self.loops else packings(self.state())
 
     def source(self) -> Source:
-        """Return it as workers take it."""
+        """Return the program in the form for workers."""
         if self.loops:
             return Source.of_function(self.loops)
         return Source.of_steps(steps_to_json(Names(self.task.dag).to_canonical(self.steps())))
 
-    def lowered(self) -> Function:
+    def lower_program(self) -> Function:
         """Return the loops before all passes; raise as `state`."""
         return parse(self.loops) if self.loops else lower(self.state(), self.task.name)
 
@@ -158,8 +158,8 @@ def _require_known(views: tuple[str, ...], task: Task) -> None:
             raise click.BadParameter(words, param_hint="'--view'")
 
 
-def _shown(program: ShownProgram, view: str, record: Record | None) -> str:
-    """The text of a view; of a record that cannot be made, which may be why it failed, why not."""
+def _view_text(program: ShownProgram, view: str, record: Record | None) -> str:
+    """Return the text of a view, or the reason why a record cannot be shown."""
     if record is None:
         return _text(program, view)
     try:
@@ -169,7 +169,7 @@ def _shown(program: ShownProgram, view: str, record: Record | None) -> str:
 
 
 def _text(program: ShownProgram, view: str) -> str:
-    """The text of one of `_VIEWS`, or of those that only the target's back end has."""
+    """Return the text of one of `_VIEWS`, or of a view of the target's back end."""
     task = program.task
     match view:
         case "dag":
@@ -179,21 +179,21 @@ def _text(program: ShownProgram, view: str) -> str:
         case "schedule":
             return str(program.state())
         case "ir":
-            return to_text(program.lowered())
+            return to_text(program.lower_program())
         case "passes":
-            return _after_each_pass(program.lowered(), task)
+            return _after_each_pass(program.lower_program(), task)
         case _:
-            return _listing(program.lowered(), task.target, view)
+            return _listing(program.lower_program(), task.target, view)
 
 
-def _listing(lowered: Function, target: Target, view: str) -> str:
-    """The text that the target's back end makes, or what it is made into."""
+def _listing(lower_program: Function, target: Target, view: str) -> str:
+    """Return the text that the target's back end emits, or its machine code."""
     backend = backend_of(target)
     counting = backend if view == "counts" and isinstance(backend, CountingBackend) else None
     if counting is None and view not in backend.listings:
         known = ", ".join(backend.listings)
         raise BuildError(f"the back end of '{target.text}' has no view '{view}'; it has {known}")
-    prepared = prepare(lowered, target)
+    prepared = prepare(lower_program, target)
     source = backend.emit(prepared, target)
     if counting is not None:
         return counting.counts(prepared, source, target)
@@ -208,11 +208,11 @@ def _derivations(task: Task) -> str:
     return "\n".join(lines)
 
 
-def _after_each_pass(lowered: Function, task: Task) -> str:
+def _after_each_pass(lower_program: Function, task: Task) -> str:
     texts: list[str] = []
 
     def note(name: str, function: Function) -> None:
         texts.append(f"# after {name}\n{to_text(function)}")
 
-    prepare(lowered, task.target, note)
+    prepare(lower_program, task.target, note)
     return "\n".join(texts)

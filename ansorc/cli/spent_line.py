@@ -1,4 +1,4 @@
-"""One line each about a tuning run: where its time went, and how clear its winner is."""
+"""Two lines about a tuning run: the shares of its time, and the lead of its winner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansorc.search.tune_result import TimeSpent, TuneResult
 def spent_line(spent: TimeSpent) -> str:
     """Return the phases of a run as shares of its wall time.
 
-    In brackets is what builds and runs did, as shares of the work in their processes.
+    Brackets show the parts of builds and runs, as shares of the work in their processes.
     """
     builds, runs = spent.builds, spent.runs
     inside_builds = _shares(builds.total_s, {
@@ -29,7 +29,7 @@ def spent_line(spent: TimeSpent) -> str:
 
 
 def contest_line(result: TuneResult) -> str:
-    """Return how far the winner was ahead of the second, or nothing if that is not known."""
+    """Return the lead of the winner over the second, or "" if it is unknown."""
     if result.ranking is None or len(result.ranking.ranked) < 2:
         return ""
     margin, error = result.ranking.margin, result.ranking.margin_error

@@ -8,12 +8,12 @@ from rich.table import Table
 
 
 def new_table(console: Console, title: str, *headings: str) -> Table:
-    """Return an empty table; the columns after the first are for figures. No headings: no header.
+    """Return an empty table; columns after the first are for figures.
 
-    The rows' cells are put in with `add_row`.
+    Without headings it has no header. Add rows by `add_row`.
     """
     frame = box.HEAVY_HEAD if console.is_terminal else None
     table = Table(title=title, title_justify="left", box=frame, show_header=bool(headings))
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
     return table

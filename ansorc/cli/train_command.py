@@ -1,4 +1,4 @@
-"""`ansorc train`: make a cost model of recorded programs, for tuning runs to begin with."""
+"""`ansorc train`: train a cost model on recorded programs, as the start of tuning runs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ENOUGH_TO_TEST = 50
               type=click.Path(path_type=Path), help="The file to write.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and the trees.")
 def train(files: tuple[RecordPlace, ...], output: Path, seed: int) -> None:
-    """Make a cost model of all programs of the record files, for `ansorc tune --model`.
+    """Train a cost model on all programs of the record files, for `ansorc tune --model`.
 
-    How well such a model predicts is tested before, on a fifth that is held out.
+    First the quality of such a model is tested on a fifth of the programs that is held out.
 
     Example:  ansorc train --records tune.db -o model.json
     """
@@ -52,15 +52,15 @@ def train(files: tuple[RecordPlace, ...], output: Path, seed: int) -> None:
     click.echo(f"{output}: learned from all of them; use it with: ansorc tune … --model {output}")
 
 
-def _print(found: Metrics, count: int) -> None:
+def _print(metrics: Metrics, count: int) -> None:
     console = Console()
     table = new_table(console, f"on {count} programs that it had not seen", "", "")
     for name, value in (
-        ("RMSE", found.rmse),
-        ("R²", found.r2),
-        ("pairwise accuracy", found.pairwise),
-        (f"recall@{found.k}", found.recall),
-        (f"peak@{found.k}", found.peak),
+        ("RMSE", metrics.rmse),
+        ("R²", metrics.r2),
+        ("pairwise accuracy", metrics.pairwise),
+        (f"recall@{metrics.k}", metrics.recall),
+        (f"peak@{metrics.k}", metrics.peak),
     ):
         table.add_row(name, f"{value:.3f}")
     console.print(table)

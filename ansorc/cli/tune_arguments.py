@@ -1,4 +1,4 @@
-"""Arguments of `ansorc tune`: how much to measure, what to keep, and what scores programs."""
+"""Arguments of `ansorc tune`: the number of trials, the cost model, the scheduler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
 EFFORTS = {"quick": (32, 8), "normal": (200, TRIALS_PER_TASK), "max": (1000, 256)}
-"""Programs to measure: of an operator, and for each different kernel of networks."""
+"""The programs to measure: for an operator, and for each different kernel of networks."""
 
 
 def takes_tune_options(
@@ -39,13 +39,13 @@ def takes_tune_options(
                   "record file count.")  # fmt: skip
     @click.option("--effort", type=click.Choice(list(EFFORTS)),
                   help="How many programs: " + ", ".join(
-                      f"{name} {one} (networks: {many} a kernel)"
-                      for name, (one, many) in EFFORTS.items()) + "; default: normal.")  # fmt: skip
+                      f"{name} {few} (networks: {many} a kernel)"
+                      for name, (few, many) in EFFORTS.items()) + "; default: normal.")  # fmt: skip
     @click.option("--time-budget", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                  help="Stop after so long.")  # fmt: skip
+                  help="Stop after SECONDS.")  # fmt: skip
     @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
     @click.option("--cost-model", default=NAMES[0], show_default=True, type=click.Choice(NAMES),
-                  help="What chooses the programs to measure.")  # fmt: skip
+                  help="The model that chooses programs to measure.")  # fmt: skip
     @click.option("--model", type=click.Path(path_type=Path), metavar="FILE",
                   help="Begin with this cost model, made by `ansorc train`.")  # fmt: skip
     @click.option("--ablation", type=click.Choice(list(ABLATIONS)),
@@ -55,8 +55,8 @@ def takes_tune_options(
                   help="Serve the page of `ansorc report` to browsers of this machine while "
                   "tuning; write it after the workloads. Default port: a free one.")  # fmt: skip
     @click.option("--profile", is_flag=True,
-                  help="Say at the end where the time went: sampling, features, the cost model, "
-                  "building, measuring, …")  # fmt: skip
+                  help="Print the time of each part at the end: sampling, features, the cost "
+                  "model, building, measuring, …")  # fmt: skip
     @takes_inputs
     @_takes_scheduling
     @wraps(command)
@@ -66,7 +66,7 @@ def takes_tune_options(
     ) -> None:  # fmt: skip
         path: Path | None = given.pop("model")
         if path is not None:
-            given["cost_model"] = _pretrained(path, given["cost_model"], given["seed"])
+            given["cost_model"] = _load_model(path, given["cost_model"], given["seed"])
         given["trials"], total = _trials(given["trials"], given.pop("effort"), workloads)
         scheduling = replace(scheduling, trials=total)
         given["inputs"] = _of_tasks(given["inputs"], workloads)
@@ -80,8 +80,8 @@ def takes_tune_options(
 
 
 def _of_tasks(given: dict[str, Array], workloads: list[TaskOrNetworks]) -> dict[str, Array]:
-    """The arrays of --inputs, if they are inputs of the workloads."""
-    tasks = [one for one in workloads if isinstance(one, Task)]
+    """Return the arrays of --inputs; raise UsageError unless they are inputs of the workloads."""
+    tasks = [workload for workload in workloads if isinstance(workload, Task)]
     if given and not tasks:
         raise click.UsageError("--inputs is for operators; the kernels of a network have others")
     return require_inputs([task.dag for task in tasks], given)
@@ -90,7 +90,7 @@ def _of_tasks(given: dict[str, Array], workloads: list[TaskOrNetworks]) -> dict[
 def _trials(
     asked: int | None, effort: str | None, workloads: list[TaskOrNetworks]
 ) -> tuple[int, int | None]:
-    """Programs of an operator, and of all networks together; None: their default."""
+    """Return the trials for an operator, and for all networks together; None: their default."""
     if asked and effort:
         raise click.UsageError("--effort says how many trials; leave out --trials, or --effort")
     of_one, of_kernel = EFFORTS[effort or "normal"]
@@ -102,14 +102,14 @@ def _trials(
 def live_page(
     records: RecordPlace, workloads: Sequence[Task | Network]
 ) -> Generator[LivePage | None]:
-    """Serve the page that `--live` asked for while its block runs, and say where; else None."""
+    """Serve the page of `--live` during the `with`, and print its address; None without --live."""
     given = click.get_current_context().params
     port: int | None = given["live"]
     if port is None:
         yield None
         return
-    weights = weights_of([one for one in workloads if isinstance(one, Network)])
-    keys = {*weights, *(one.key for one in workloads if isinstance(one, Task))}
+    weights = weights_of([workload for workload in workloads if isinstance(workload, Network)])
+    keys = {*weights, *(workload.key for workload in workloads if isinstance(workload, Task))}
     with LivePage(port, records, keys, weights or None, given["fleet_at"] or "") as page:
         click.echo(f"live: {page.address}", err=True)
         yield page
@@ -121,13 +121,13 @@ def _takes_scheduling(command: Callable[..., Any]) -> Callable[..., None]:
 
     @click.option("--objective", default="f1", show_default=True,
                   type=click.Choice(get_args(ObjectiveName)),
-                  help="Of networks: f1, the sum of their times; f2, of those beyond a "
-                  "requirement; f3, the mean speed-up over references; f4, f1 without tasks "
-                  "that gain nothing.")  # fmt: skip
+                  help="The objective for networks: f1, the sum of their times; f2, of those "
+                  "beyond a requirement; f3, the mean speed-up over references; f4, f1 without "
+                  "tasks that gain nothing.")  # fmt: skip
     @click.option("--requirement", "requirements", multiple=True, type=float, metavar="SECONDS",
-                  help="Fast enough for f2, for each network in turn.")  # fmt: skip
+                  help="The required time for f2, for each network in turn.")  # fmt: skip
     @click.option("--reference", "references", multiple=True, type=float, metavar="SECONDS",
-                  help="What f3 compares with, for each network in turn.")  # fmt: skip
+                  help="The reference time for f3, for each network in turn.")  # fmt: skip
     @click.option("--scheduler", default="gradient", show_default=True,
                   type=click.Choice(get_args(SchedulerName)),
                   help="How the trials are shared among the kernels of networks.")  # fmt: skip
@@ -143,14 +143,14 @@ def _takes_scheduling(command: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _without(ablation: str, options: TuneOptions) -> TuneOptions:
-    """The options with the search of `ablation`, but for a cost model that was asked for."""
+    """Return the options with the search of `ablation`; a cost model that was given is kept."""
     search, asked = ABLATIONS[ablation], options.search.cost_model
     if asked != DEFAULTS.cost_model:
         search = replace(search, cost_model=asked)
     return replace(options, search=search)
 
 
-def _pretrained(path: Path, name: str, seed: int) -> TreeModel:
+def _load_model(path: Path, name: str, seed: int) -> TreeModel:
     if name != "trees":
         raise click.UsageError(f"--model FILE holds trees; leave out --cost-model {name}")
     return TreeModel.load(path, seed)

@@ -13,7 +13,7 @@ from ansorc.cli.exit_codes import INTERRUPTED
 from ansorc.cli.fleet_command import fleet_words, in_flight, takes_fleet
 from ansorc.cli.network_tuning import tune_networks_showing
 from ansorc.cli.no_device import takes_no_device
-from ansorc.cli.profile_table import print_profile, profiled
+from ansorc.cli.profile_table import print_profile, profile_search
 from ansorc.cli.progress import Progress
 from ansorc.cli.result_table import print_table
 from ansorc.cli.spent_line import contest_line, spent_line
@@ -35,11 +35,11 @@ from ansorc.search.tune_result import Trial
 @takes_no_device
 @takes_tune_options
 def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Scheduling) -> None:
-    """Find a fast program for each workload, and record every measuring.
+    """Find a fast program for each workload, and record every measurement.
 
-    A second run with the same record file goes on where the first one stopped. Ctrl-C ends the run
-    with the best programs saved. Networks are tuned together: the trials go to those of their
-    kernels where they are expected to pay.
+    A second run with the same record file continues where the first one stopped. Ctrl-C ends the
+    run with the best programs saved. Networks are tuned together: the trials go to those kernels
+    where they are expected to pay.
 
     Example:  ansorc tune gemm.py:matmul --trials 200
     """
@@ -49,9 +49,9 @@ def tune(workloads: list[TaskOrNetworks], options: TuneOptions, scheduling: Sche
 
 @contextmanager
 def _ends_in_words(options: TuneOptions) -> Generator[None]:
-    """Let a terminal that goes away end the run as Ctrl-C does; say so if the output is closed.
+    """End the run as Ctrl-C does if the terminal goes away; print a note if output is closed.
 
-    Whoever ignores SIGHUP, as nohup does, goes on.
+    A process that ignores SIGHUP, as under nohup, goes on.
     """
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_DFL:
@@ -85,7 +85,7 @@ def _tune_all(
 
 
 def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
-    """Tune the operator `name` of the command line; show how it goes and what was found."""
+    """Tune the operator `name` of the command line; show the progress and the result."""
     threads = options.threads or task.target.cores
     peak_now: Callable[[], float] = float  # of a fleet's devices it is not known
     if options.measurer is None:
@@ -104,7 +104,7 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
             if live is not None:
                 live.update()
 
-        with profiled() as profile:
+        with profile_search() as profile:
             result = tune_task(task, options, tell)
     _tell(result, options)
     print_profile(profile, [result.spent])
@@ -118,14 +118,14 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
 
 
 def _same_run(options: TuneOptions) -> str:
-    """The arguments that go on with this run."""
+    """Return the arguments that continue this run."""
     ablation = click.get_current_context().params["ablation"]
     words = f"{same_workloads()}{fleet_words()} --trials {options.trials}"
     return f"{words} --ablation {ablation}" if ablation else words
 
 
 def _show(name: str, result: TuneResult, options: TuneOptions, peak: float) -> None:
-    """Print the final table, if there is something to show, and how to build what is best."""
+    """Print the final table, if there are results, and how to build the best program."""
     if result.best is None:
         return
     print_table(result, peak, with_numpy=not (result.interrupted or options.measurer))
@@ -140,7 +140,7 @@ def _show(name: str, result: TuneResult, options: TuneOptions, peak: float) -> N
 
 
 def _tell(result: TuneResult, options: TuneOptions) -> None:
-    """Say how the run went."""
+    """Print a summary of the run."""
     if result.exhausted:
         click.echo(f"space exhausted: all programs are measured ({result.trials})", err=True)
     elif not result.measured_now and not result.interrupted:

@@ -1,4 +1,4 @@
-"""`ansorc --verbose`: what ansorc's logger says, on the error output."""
+"""`ansorc --verbose`: print messages of ansorc's logger on the error output."""
 
 from __future__ import annotations
 

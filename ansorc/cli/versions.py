@@ -1,4 +1,4 @@
-"""What `ansorc --version` prints."""
+"""The versions that `ansorc --version` prints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ansorc.target import Target
 
 
 def version_lines() -> list[str]:
-    """Return the versions of ansorc, of the compiler inside of it, and of the one that links."""
+    """Return the versions of ansorc, of its compiler, and of the linker."""
     target = Target.parse("native")
     backend = backend_of(target)
-    own = f"ansorc {metadata.version('ansorc')}"
+    line = f"ansorc {metadata.version('ansorc')}"
     inside = backend.compiler if isinstance(backend, VersionedBackend) else "unknown"
     try:
         linker = compiler_version(find_toolchain(target).cxx).partition("\n")[0]
     except BuildError:
         linker = "none was found; see: ansorc doctor"
-    return [own, f"compiler: {inside}", f"C++ compiler: {linker}",
+    return [line, f"compiler: {inside}", f"C++ compiler: {linker}",
             f"Python {platform.python_version()}"]  # fmt: skip

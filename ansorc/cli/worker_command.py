@@ -24,8 +24,8 @@ from ansorc.target.units import seconds_text
               help="The label of this machine and of others like it.")  # fmt: skip
 @click.option("--cores", metavar="0-3,6", help="Use these cores alone.")
 @click.option("--probe-s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Take this for the time of the calibration probe, instead of measuring it: for "
-              "virtual machines whose speed varies.")  # fmt: skip
+              help="Use this time of the calibration probe instead of measuring it, for virtual "
+              "machines whose speed varies.")  # fmt: skip
 @click.option("--through", metavar="COMMAND",
               help="Lend the board instead whose `ansorc-runner` this command starts, such as "
               "\"ssh pi ./ansorc-runner\"; this machine builds.")  # fmt: skip
@@ -34,8 +34,8 @@ def worker(
 ) -> None:
     """Lend this machine to the fleet of the Dask scheduler at SCHEDULER, until it is stopped.
 
-    It runs what tuners with the fleet's key send, one program at a time, in processes of their
-    own. Where the scheduler ends, it waits for the next one.
+    It runs programs from tuners with the fleet's key, one at a time, in separate processes. If the
+    scheduler ends, it waits for the next one.
 
     Example:  ansorc worker tcp://10.0.0.1:8786 --device epyc --cores 0-15
     """
@@ -60,13 +60,13 @@ def worker(
 
 
 def _pin(text: str) -> None:
-    """Keep this process and those that it starts on the cores of `text`."""
+    """Pin this process and its children to the cores of `text`."""
     try:
-        found = set[int]()
+        cores_ = set[int]()
         for part in text.split(","):
             first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-        os.sched_setaffinity(0, found)
+            cores_.update(range(int(first), int(last or first) + 1))
+        os.sched_setaffinity(0, cores_)
     except (ValueError, OSError) as error:
         usable = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         raise click.UsageError(f"--cores {text}: {error}; usable are {usable}") from error

@@ -1,4 +1,4 @@
-"""What a device says of itself when it joins a fleet, and which devices belong together."""
+"""The announcement of a device that joins a fleet, and the grouping of equal devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansorc.search.record import Environment, current_environment
 from ansorc.target import Target
 
 MOST_DIFFERENCE = 0.05
-"""Devices of one label whose probes differ by more do not measure for one task."""
+"""Devices of one label whose probes differ by more do not measure for the same task."""
 MOST_DRIFT = 1.5
 """A device whose probe takes so many times as long or as short as at its start measures nothing:
 something else works there, or its clock is wrong. Clocks that follow heat differ by less."""
@@ -29,34 +29,34 @@ class Announcement:
 
     label: str
     target: str
-    """Its own, as text."""
+    """Its target, as text."""
     cpu: str
     features: tuple[str, ...]
     cores: int
-    """Those that it may use."""
+    """The number of cores that it may use."""
     probe_s: float
-    """Seconds that a fixed piece of work takes it, in one thread."""
+    """The seconds for a fixed piece of work in one thread."""
     probe_is_given: bool = False
-    """It was told, not measured."""
+    """Whether `probe_s` was given, not measured."""
     identity: str = ""
-    """Of the worker's process: it has another address when it joins again."""
+    """The identity of the worker's process; its address changes when it joins again."""
 
     @staticmethod
     def here(label: str, probe_s: float | None = None) -> Announcement:
-        """Return what this process can prove of its machine: `probe_s` is measured unless given."""
+        """Return the announcement of this machine; `probe_s` is measured unless given."""
         known = current_environment()
         return Announcement(
             label, Target.parse("native").text, known.cpu, known.features, known.cores,
-            calibrated(steady_work()) if probe_s is None else probe_s, probe_s is not None,
+            calibrate(steady_work()) if probe_s is None else probe_s, probe_s is not None,
         )  # fmt: skip
 
     def environment(self, threads: int, cache: Any) -> Environment:
-        """Return what its times are recorded under."""
+        """Return the environment under which its times are recorded."""
         return Environment(self.cpu, self.features, self.cores, threads, cache)
 
     @property
     def machine(self) -> tuple[object, ...]:
-        """What must be equal of devices that measure for one task."""
+        """The fields that must be equal for devices that measure for one task."""
         return self.target, self.cpu, self.features, self.cores
 
     def to_json(self) -> bytes:
@@ -65,27 +65,27 @@ class Announcement:
 
     @staticmethod
     def from_json(text: bytes) -> Announcement:
-        """Return what `to_json` wrote."""
-        found = Announcement(**json.loads(text))
-        return replace(found, features=tuple(found.features))
+        """Return the announcement that `to_json` wrote."""
+        announcement = Announcement(**json.loads(text))
+        return replace(announcement, features=tuple(announcement.features))
 
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """What a device says of its work, unsigned: for people, and for how long to wait for it."""
+    """A report of a device about its work, unsigned; for people, and for time limits."""
 
     done: int = 0
     """Jobs that it has done since its start."""
     faults: int = 0
-    """Jobs that it could not do, for a reason of its own."""
+    """Jobs that it could not do because of a fault of the device."""
     refused: int = 0
     """Jobs that were not signed."""
     rate: float = 0.0
     """Jobs a second, over the last minute."""
     job: str = ""
-    """The name of the one under way, or empty."""
+    """The name of the current job, or ""."""
     busy_s: float = 0.0
-    """Seconds for which it has been under way."""
+    """The seconds since the current job began."""
     waiting: int = 0
     """Jobs that wait at the device, of all tuners."""
 
@@ -107,14 +107,14 @@ def steady_work() -> Callable[[int], None]:
     return backend_of(target).probes.steady_work(target, 1)
 
 
-def calibrated(
+def calibrate(
     work: Callable[[int], None],
     clock: Callable[[], float] = time.perf_counter,
     enough_s: float = 0.0,
 ) -> float:
-    """Return the shortest seconds of `work(1)`, of many: what disturbs only makes it slower.
+    """Return the shortest time of many calls of `work(1)`: disturbances only make it slower.
 
-    It ends early with the first that takes no longer than `enough_s`.
+    It ends at the first call that takes at most `enough_s`.
     """
     least = float("inf")
     for _ in range(_PROBES):
@@ -129,15 +129,15 @@ def calibrated(
 def kept_together(
     devices: Sequence[tuple[str, Announcement]], like: Announcement | None = None
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the addresses of those devices of one label that may measure for one task, and notes.
+    """Return the addresses of devices of one label that may measure for one task, and notes.
 
-    They are the most numerous ones of one machine type whose probes lie within `MOST_DIFFERENCE`,
-    the faster ones of as many; if others have measured before, the most that go with `like` of
-    them. A note says of each other one why it is kept apart.
+    They are the largest group of one machine type whose probes differ by at most `MOST_DIFFERENCE`;
+    of equal groups the fastest. If others have measured before, it is the largest group that
+    includes `like`. For each other device a note gives the reason.
     """
     machines: defaultdict[tuple[object, ...], list[tuple[str, Announcement]]] = defaultdict(list)
-    for address, one in devices:
-        machines[one.machine].append((address, one))
+    for address, device in devices:
+        machines[device.machine].append((address, device))
     if not devices:
         return frozenset(), ()
     if like is not None:
@@ -146,17 +146,17 @@ def kept_together(
     chosen = max(groups, key=lambda group: (len(group), -group[0][1].probe_s))
     inside = frozenset(address for address, _ in chosen if address)
     kept = chosen[0][1]
-    usual = statistics.median(one.probe_s for _, one in chosen)
+    usual = statistics.median(device.probe_s for _, device in chosen)
     notes = tuple(
-        f"device '{one.label}' at {address} is kept apart: "
+        f"device '{device.label}' at {address} is kept apart: "
         + (
-            f"it is another machine ({one.cpu}, {one.cores} cores; the others: {kept.cpu}, "
+            f"it is another machine ({device.cpu}, {device.cores} cores; the others: {kept.cpu}, "
             f"{kept.cores} cores)"
-            if one.machine != kept.machine
-            else f"its probe differs by {one.probe_s / usual - 1:+.0%} from that of the others"
+            if device.machine != kept.machine
+            else f"its probe differs by {device.probe_s / usual - 1:+.0%} from that of the others"
         )
         + "; give it another label"
-        for address, one in devices
+        for address, device in devices
         if address not in inside
     )
     return inside, notes
@@ -165,7 +165,7 @@ def kept_together(
 def _close_probes(
     members: list[tuple[str, Announcement]], like: Announcement | None
 ) -> list[tuple[str, Announcement]]:
-    """The most members whose probes are close, that of `like` among them, the fastest first."""
+    """Return the largest group with close probes, that of `like` included, the fastest first."""
     ordered = sorted(members, key=lambda member: member[1].probe_s)
     runs = [
         [one for one in ordered[first:] if one[1].probe_s <= least * (1 + MOST_DIFFERENCE)]

@@ -124,13 +124,13 @@ class Board:
 
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
         """Raise TargetError where the board cannot run code for `target`, or with such caches."""
-        own, real = self.target, target.real
-        if real.is_gpu or real.triple.partition("-")[0] != own.triple.partition("-")[0]:
+        board_target, real = self.target, target.real
+        if real.is_gpu or real.triple.partition("-")[0] != board_target.triple.partition("-")[0]:
             raise TargetError(
-                f"the board is {own.text}, which does not run code for {target.text}; make tasks "
-                "for `Board.target`"
+                f"the board is {board_target.text}, which does not run code for "
+                f"{target.text}; make tasks for `Board.target`"
             )
-        if missing := sorted({*real.features} - {*own.features}):
+        if missing := sorted({*real.features} - {*board_target.features}):
             raise TargetError(
                 f"the board lacks {', '.join(missing)}, which {target.text} has; make tasks for "
                 "`Board.target`"
@@ -151,14 +151,14 @@ class Board:
             self._live()
         return BoardMeasurer(self, task, options, best_s, watch)
 
-    def built(self, task: Task, sources: Sequence[Source], options: MeasureOptions) -> list[Reply]:
+    def build(self, task: Task, sources: Sequence[Source], options: MeasureOptions) -> list[Reply]:
         """Return the object code of programs, built here, or why there is none."""
         if self._builds is None:
             self._builds = ObjectBuilds(options)
-        replies = dict(self._builds.built(task, sources, options.build_timeout_s))
+        replies = dict(self._builds.build(task, sources, options.build_timeout_s))
         return [replies[number] for number in range(len(sources))]
 
-    def tried(
+    def attempt(
         self, task: Task, seed: int, action: Callable[[BoardBench], Achieved]
     ) -> Achieved | Failure:
         """Do `action` with `task` on the board; again, with a new runner, if that was lost.
@@ -208,11 +208,11 @@ class Board:
         if self._runner is None:
             raise MeasureError(f"{words} ({_STARTS} times; is there an `ansorc-runner`?)")
         self.starts += 1
-        found, known = self._runner.machine, self._machine
-        if known is not None and not known.is_same(found):
+        machine, known = self._runner.machine, self._machine
+        if known is not None and not known.is_same(machine):
             self._end_runner()
             raise MeasureError(f"`{self.through}` is on another machine than before")
-        self._machine = found
+        self._machine = machine
         if self.emulated:
             self._notes[f"programs were checked and not timed: {self.emulated}"] = None
         return self._runner
@@ -241,8 +241,8 @@ class BoardMeasurer(TaskMeasurer):
         for begin in range(0, len(candidates), size):
             batch = candidates[begin : begin + size]
             is_last = begin + size >= len(candidates)
-            built = self._built(batch, meanwhile if is_last else nothing)
-            for candidate, reply in zip(batch, built, strict=True):
+            build = self._build_here(batch, meanwhile if is_last else nothing)
+            for candidate, reply in zip(batch, build, strict=True):
                 yield self.measure_built(candidate, reply)
 
     def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
@@ -250,7 +250,7 @@ class BoardMeasurer(TaskMeasurer):
         candidates = candidates[:MOST_PROGRAMS]
         results: list[MeasureResult] = []
         kernels: list[tuple[Source, Message]] = []
-        for candidate, reply in zip(candidates, self._built(candidates), strict=True):
+        for candidate, reply in zip(candidates, self._build_here(candidates), strict=True):
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
             if failure is not None:
                 results.append(MeasureResult(candidate, failure))
@@ -259,8 +259,8 @@ class BoardMeasurer(TaskMeasurer):
         compiled = [CompiledKernel.of(message) for _, message in kernels]
         with self._watch.phase("contest"):
             order = self._order(is_contest=True)
-            found = self._board.tried(
-                self._task, self._options.seed, lambda bench: bench.ranked(compiled, order)
+            found = self._board.attempt(
+                self._task, self._options.seed, lambda bench: bench.rank(compiled, order)
             )
         if isinstance(found, Failure):
             return [MeasureResult(one, found) for one in candidates]
@@ -276,8 +276,8 @@ class BoardMeasurer(TaskMeasurer):
         assert isinstance(built, Message)
         kernel, order = CompiledKernel.of(built), self._order()
         with self._watch.phase("run"):
-            found: tuple[Outcome, RunCost] | Failure = self._board.tried(
-                self._task, self._options.seed, lambda bench: bench.measured(kernel, order)
+            found: tuple[Outcome, RunCost] | Failure = self._board.attempt(
+                self._task, self._options.seed, lambda bench: bench.measure(kernel, order)
             )
         outcome, cost = (found, RunCost()) if isinstance(found, Failure) else found
         if isinstance(outcome, Measurement):
@@ -287,11 +287,11 @@ class BoardMeasurer(TaskMeasurer):
     def close(self) -> None:
         """The board forgets the task when it has others."""
 
-    def _built(
+    def _build_here(
         self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
         with self._watch.phase("search"), concurrently(meanwhile), self._watch.phase("build"):
-            return self._board.built(self._task, candidates, self._options)
+            return self._board.build(self._task, candidates, self._options)
 
     def _order(self, *, is_contest: bool = False) -> RunOrder:
         run, dag = self._options.run, self._task.dag

@@ -87,50 +87,50 @@ class BoardBench:
         self._arrays.clear()
         self._packed.clear()
 
-    def measured(self, kernel: CompiledKernel, order: RunOrder) -> tuple[Outcome, RunCost]:
+    def measure(self, kernel: CompiledKernel, order: RunOrder) -> tuple[Outcome, RunCost]:
         """Check one kernel, and time it unless the machine is emulated."""
-        return self._tried(kernel, order, is_timed=True)
+        return self._try(kernel, order, is_timed=True)
 
-    def ranked(
+    def rank(
         self, kernels: Sequence[CompiledKernel], order: RunOrder
     ) -> list[tuple[Outcome, RunCost]]:
         """Check all kernels, then time those that are right in turns."""
-        found = [self._tried(one, order, is_timed=False) for one in kernels]
+        trials = [self._try(one, order, is_timed=False) for one in kernels]
         if self._runner.machine.emulated:
-            return found
-        right = [n for n, (outcome, _) in enumerate(found) if isinstance(outcome, Measurement)]
+            return trials
+        right = [n for n, (outcome, _) in enumerate(trials) if isinstance(outcome, Measurement)]
         if not right:
-            return found
-        programs = tuple(self._loaded(kernels[n], number) for number, n in enumerate(right))
+            return trials
+        programs = tuple(self._load(kernels[n], number) for number, n in enumerate(right))
         trial = BoardTrial(
             programs, self._outputs, order.options, order.limit_s * len(right), in_turns=True
         )
         report = self._runner.run(trial)
         if report.outcome != TrialOutcome.DONE:
             n = right[report.program]
-            found[n] = self._failure(report), found[n][1]
+            trials[n] = self._failure(report), trials[n][1]
             return [
-                one for n, one in enumerate(found) if n not in right or n == right[report.program]
+                one for n, one in enumerate(trials) if n not in right or n == right[report.program]
             ]
         for n, times in zip(right, report.times, strict=True):
-            outcome, cost = found[n]
+            outcome, cost = trials[n]
             assert isinstance(outcome, Measurement)
-            found[n] = replace(outcome, seconds=times.seconds), cost
+            trials[n] = replace(outcome, seconds=times.seconds), cost
             if times.digests not in self._verdicts:
                 failure = Failure.of(
                     FailureKind.WRONG_RESULT,
                     "candidate rejected: beside others it gave other bits than alone",
                 )
-                found[n] = failure, cost
-        return found
+                trials[n] = failure, cost
+        return trials
 
-    def _tried(
+    def _try(
         self, kernel: CompiledKernel, order: RunOrder, *, is_timed: bool
     ) -> tuple[Outcome, RunCost]:
         clock, emulated = time.perf_counter, self._runner.machine.emulated
         begin = clock()
         try:
-            program = self._loaded(kernel, 0)
+            program = self._load(kernel, 0)
             loaded = clock()
             trial = BoardTrial(
                 (program,), self._outputs, order.options, order.limit_s, order.best_s,
@@ -138,7 +138,7 @@ class BoardBench:
             )  # fmt: skip
             report = self._runner.run(trial)
         except RefusedError as error:
-            return _refused(error), RunCost(prepare_s=clock() - begin)
+            return _failure_of_refusal(error), RunCost(prepare_s=clock() - begin)
         ran = clock()
         if report.outcome != TrialOutcome.DONE:
             return self._failure(report), RunCost(loaded - begin, ran - loaded)
@@ -152,13 +152,13 @@ class BoardBench:
         if emulated:
             words = f"right (error {verdict.max_error:.3g} x tolerance), not timed: {emulated}"
             return Failure.of(FailureKind.UNTIMED, words), cost
-        found = Measurement(
+        measurement = Measurement(
             times.seconds, checked=True, stopped_early=times.stopped_early,
             max_error=verdict.max_error,
         )  # fmt: skip
-        return found, cost
+        return measurement, cost
 
-    def _loaded(self, kernel: CompiledKernel, code: int) -> BoardProgram:
+    def _load(self, kernel: CompiledKernel, code: int) -> BoardProgram:
         """The kernel on the board, with its constants packed there."""
         signature = kernel.signature
         self._runner.load(code, CompiledProgram.from_bytes(kernel.code).image, signature.name)
@@ -172,11 +172,11 @@ class BoardBench:
                 continue
             kind = ArgumentKind.CONSTANT if buffer.name in constants else ArgumentKind.INPUT
             packing = packings.get(buffer.name)
-            array = self._arrays[buffer.name] if packing is None else self._packed_array(packing)
+            array = self._arrays[buffer.name] if packing is None else self._pack_array(packing)
             arguments.append((kind, array))
         return BoardProgram(code, signature.workspace_bytes, tuple(arguments))
 
-    def _packed_array(self, packing: Packing) -> int:
+    def _pack_array(self, packing: Packing) -> int:
         """A packed constant on the board; the latest used are kept."""
         if packing not in self._packed:
             number = self._runner.allocate(packing.packed.bytes)
@@ -188,7 +188,7 @@ class BoardBench:
                 self._runner.pack(self._arrays[name], number, packing)
             self._packed[packing] = number
         self._packed.move_to_end(packing)
-        while sum(one.packed.bytes for one in self._packed) > _PACKED_BYTES:
+        while sum(array.packed.bytes for array in self._packed) > _PACKED_BYTES:
             if len(self._packed) <= len(self._arrays):
                 break  # what one program reads at once
             self._runner.drop(self._packed.popitem(last=False)[1])
@@ -201,10 +201,10 @@ class BoardBench:
             for number, (buffer, expectation) in enumerate(self._drawn.expected):
                 dtype = np.dtype(buffer.dtype.numpy)
                 actual = self._runner.fetch(number, dtype, buffer.elements)
-                found = expectation.compare(actual.reshape(buffer.shape))
-                worst = found if found.max_error >= worst.max_error else worst
-                if found.complaint:
-                    return found
+                comparison = expectation.compare(actual.reshape(buffer.shape))
+                worst = comparison if comparison.max_error >= worst.max_error else worst
+                if comparison.complaint:
+                    return comparison
             self._verdicts[digests] = worst
         return self._verdicts[digests]
 
@@ -237,7 +237,7 @@ class BoardBench:
                 return Failure.of(FailureKind.CRASH, words)
 
 
-def _refused(error: RefusedError) -> Failure:
+def _failure_of_refusal(error: RefusedError) -> Failure:
     """The program's failure where the runner refuses it; raise MeasureError for other refusals."""
     kind = _REFUSED.get(Refusal(error.why))
     if kind is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansorc.fleet.board import Board, BoardMeasurer
-from ansorc.fleet.device import measured
+from ansorc.fleet.device import measure_job
 from ansorc.fleet.jobs import TaskOrder, built_message, sources_of
 from ansorc.search.measure import Stopwatch
 from ansorc.search.measure.messages import Message
@@ -20,10 +20,10 @@ class BoardLabour:
         order = TaskOrder.of(job)
         if job.text("kind") == "build":
             sources = sources_of(job)
-            (reply,) = self._board.built(order.task, sources, order.options)
+            (reply,) = self._board.build(order.task, sources, order.options)
             return built_message(job, reply)
         measurer = BoardMeasurer(self._board, order.task, order.options, 0.0, Stopwatch())
-        return measured(job, measurer)
+        return measure_job(job, measurer)
 
     def close(self) -> None:
         """End the runner and the builders."""

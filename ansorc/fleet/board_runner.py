@@ -63,7 +63,7 @@ class BoardProgram:
     def encode(self) -> bytes:
         """Return it as it is on the pipe."""
         head = struct.pack("<IQI", self.code, self.workspace_bytes, len(self.arguments))
-        return head + b"".join(struct.pack("<II", *one) for one in self.arguments)
+        return head + b"".join(struct.pack("<II", *argument) for argument in self.arguments)
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class BoardTrial:
             options.precision, options.near_factor, options.early_stop_factor,
             options.rank_total_s, options.rank_repeat_s,
         )  # fmt: skip
-        outputs = b"".join(struct.pack("<QI", *one) for one in self.outputs)
-        return head + timing + outputs + b"".join(one.encode() for one in self.programs)
+        outputs = b"".join(struct.pack("<QI", *output) for output in self.outputs)
+        return head + timing + outputs + b"".join(output.encode() for output in self.programs)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ansorc.fleet.announcement import (
     PURPOSE,
     Announcement,
     DeviceReport,
-    calibrated,
+    calibrate,
     steady_work,
 )
 from ansorc.fleet.jobs import (
@@ -27,7 +27,7 @@ from ansorc.fleet.jobs import (
     TaskOrder,
     built_message,
     built_of,
-    decoded,
+    decode,
     fault_message,
     results_message,
     sources_of,
@@ -91,11 +91,11 @@ class FleetDevice:
         Nothing of a job is read before its signature was. Whatever goes wrong is an answer, too.
         """
         try:
-            content = self._key.verified(JOB, signed)
+            content = self._key.verify(JOB, signed)
         except SignatureError as error:
             self.refused += 1
             return self._key.sign(ANSWER, fault_message("", f"refused: {error}").encode())
-        job = decoded(content)
+        job = decode(content)
         self._current = job.text("job"), time.monotonic()
         try:
             answer = self._thread.submit(self._do, job).result()
@@ -141,7 +141,7 @@ class FleetDevice:
 def probe_here() -> Callable[[float], float]:
     """Return the probe of this machine, for a `FleetDevice`."""
     work = steady_work()
-    return lambda enough_s: calibrated(work, enough_s=enough_s)
+    return lambda enough_s: calibrate(work, enough_s=enough_s)
 
 
 class JobMeasurer(Protocol):
@@ -156,13 +156,13 @@ class JobMeasurer(Protocol):
     def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]: ...
 
 
-def measured(job: Message, measurer: JobMeasurer) -> Message:
+def measure_job(job: Message, measurer: JobMeasurer) -> Message:
     """Do a job that measures or ranks; return its answer."""
     sources, measurer.best_s = sources_of(job), job.number("best_s")
     if job.text("kind") == "rank":
         return results_message(job, measurer.rank(sources))
     if (built := built_of(job)) is not None:
-        return results_message(job, [measurer.measure_built(one, built) for one in sources])
+        return results_message(job, [measurer.measure_built(source, built) for source in sources])
     return results_message(job, list(measurer.measure(sources)))
 
 
@@ -179,7 +179,7 @@ class Sandbox:
         order = TaskOrder.of(job)
         if job.text("kind") == "build":
             return self._build(order, job)
-        return measured(job, self._measurer(order))
+        return measure_job(job, self._measurer(order))
 
     def close(self) -> None:
         """Kill the processes, delete the tasks' data."""
@@ -225,9 +225,9 @@ class Sandbox:
         self._workers.start(order.task)
         (source,) = sources_of(job)
         # A builder remembers a task by the directory that it came in.
-        place = Path(self._places().name) / order.task.key
-        place.mkdir(exist_ok=True)
-        (place / "task.json").write_text(order.task.to_json())
-        request = build_request(place, source, order.options.build_timeout_s)
+        directory = Path(self._places().name) / order.task.key
+        directory.mkdir(exist_ok=True)
+        (directory / "task.json").write_text(order.task.to_json())
+        request = build_request(directory, source, order.options.build_timeout_s)
         ((_, reply),) = self._workers.builders.run([request])
         return built_message(job, reply)

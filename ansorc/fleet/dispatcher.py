@@ -20,7 +20,7 @@ from typing import Generic, Protocol, TypeVar
 from ansorc.errors import MeasureError
 from ansorc.fleet.announcement import Announcement
 from ansorc.fleet.connection import Connection, ConnectionLost, FleetOptions
-from ansorc.fleet.jobs import ANSWER, JOB, decoded, results_of, with_object_code
+from ansorc.fleet.jobs import ANSWER, JOB, decode, results_of, with_object_code
 from ansorc.fleet.members import DeviceState, Members
 from ansorc.fleet.signing import FleetKey, SignatureError
 from ansorc.search.measure import Failure, FailureKind, MeasureResult, Source
@@ -139,9 +139,9 @@ class Dispatcher(Generic[AnyOrder]):
     @property
     def in_flight(self) -> tuple[int, int, int]:
         """(devices that measure or compile, of these set aside, jobs that they have now)."""
-        known = {one.address: one for one in self._members.building + self._members.measuring}
+        known = {state.address: state for state in self._members.building + self._members.measuring}
         aside = len(known) - len(self._members.usable(list(known.values())))
-        return len(known), aside, sum(len(one.attempts) for one in known.values())
+        return len(known), aside, sum(len(state.attempts) for state in known.values())
 
     def stream(
         self, orders: Iterator[AnyOrder | None]
@@ -217,7 +217,9 @@ class Dispatcher(Generic[AnyOrder]):
             missing = self._members.lacks(self._members.usable)
             self._alone_since = None  # the next tuning waits as long again
             words = f"no device '{missing}' for {now - since:.0f} s"
-            words += f": {self._obstacle}" if self._obstacle else f"; {self._members.told()}"
+            words += (
+                f": {self._obstacle}" if self._obstacle else f"; {self._members.describe_labels()}"
+            )
             if patience_s is None:
                 words += "; what was measured is recorded, the same tuning goes on later"
             raise MeasureError("\n".join((words, *self.notes)))
@@ -242,7 +244,7 @@ class Dispatcher(Generic[AnyOrder]):
                 else:
                     self._end_in_doubt(job, "no other device was there")
                 continue
-            state = self._chosen(job)
+            state = self._choose(job)
             if state is None:
                 left.append(job)
                 continue
@@ -253,7 +255,7 @@ class Dispatcher(Generic[AnyOrder]):
                 self._lose_connection(str(error))
         self._waiting.extendleft(reversed(left))
 
-    def _chosen(self, job: _Job[AnyOrder]) -> DeviceState | None:
+    def _choose(self, job: _Job[AnyOrder]) -> DeviceState | None:
         able = self._able(job)
         fresh = [state for state in able if state.identity not in job.tried]
         free = [one for one in fresh or able if len(one.attempts) < _JOBS_A_DEVICE]
@@ -310,7 +312,7 @@ class Dispatcher(Generic[AnyOrder]):
             return None  # the worker was lost: nobody's fault yet
         self.bytes_received += len(signed)
         try:
-            answer = decoded(self._key.verified(ANSWER, signed))
+            answer = decode(self._key.verify(ANSWER, signed))
         except (SignatureError, MeasureError) as error:
             self._fault(state, str(error))
             return None
@@ -326,25 +328,25 @@ class Dispatcher(Generic[AnyOrder]):
             job.built, job.is_built, job.attempts = answer, True, 0
             job.tried.clear()
             return None
-        return self._confirmed(job, state, results_of(answer))
+        return self._confirm(job, state, results_of(answer))
 
-    def _confirmed(
+    def _confirm(
         self, job: _Job[AnyOrder], state: DeviceState, results: list[MeasureResult]
     ) -> list[MeasureResult] | None:
         """Those results, or None if another device is to say whether the same programs fail."""
         failing = _doubtful(results)
         if not failing:
             for identity, wrong in job.doubted.items():
-                self._refuted(identity, wrong, state)
+                self._note_refuted(identity, wrong, state)
         if not failing or not job.is_built:
             return results
         job.doubted = {who: was for who, was in job.doubted.items() if _doubtful(was) == failing}
         job.doubted[state.identity] = results
         return results if len(job.doubted) >= min(_OPINIONS, self._most) else None
 
-    def _refuted(self, who: str, results: list[MeasureResult], by: DeviceState) -> None:
+    def _note_refuted(self, who: str, results: list[MeasureResult], by: DeviceState) -> None:
         """Note against a device, if it is still here, what it calls wrong and another right."""
-        liar = self._members.identified(who)
+        liar = self._members.with_identity(who)
         if liar is None or liar is by:
             return
         liar.unconfirmed += 1
@@ -375,14 +377,14 @@ class Dispatcher(Generic[AnyOrder]):
         if job.doubted:
             words = f"{_first_failure(next(iter(job.doubted.values())))}; not confirmed: {words}"
         failure = Failure.of(FailureKind.UNKNOWN, words)
-        self._ended.append((job, [MeasureResult(one, failure) for one in job.order.sources]))
+        self._ended.append((job, [MeasureResult(source, failure) for source in job.order.sources]))
 
     def _end(self, key: str) -> tuple[_Job[AnyOrder], DeviceState] | None:
         """Take an attempt from its device; None if it was given up before."""
-        found = self._attempts.pop(key, None)
-        if found is None:
+        attempt = self._attempts.pop(key, None)
+        if attempt is None:
             return None
-        job, address = found
+        job, address = attempt
         state = self._members[address]
         state.attempts.pop(key)
         state.heard = self._clock()
@@ -411,7 +413,7 @@ class Dispatcher(Generic[AnyOrder]):
 
     def _give_up_late(self) -> None:
         now = self._clock()
-        for state in [one for one in self._members.all if one.deadline <= now]:
+        for state in [late for late in self._members.all if late.deadline <= now]:
             self._set_aside(state, f"no answer for {now - state.heard:.0f} s")
 
     def _lose_device(self, state: DeviceState) -> None:
@@ -456,9 +458,11 @@ class Dispatcher(Generic[AnyOrder]):
 def _doubtful(results: list[MeasureResult]) -> frozenset[Source]:
     """The programs whose failures may be the device's."""
     return frozenset(
-        one.source for one in results if one.failure is not None and one.failure.kind in _DOUBTED
+        result.source
+        for result in results
+        if result.failure is not None and result.failure.kind in _DOUBTED
     )
 
 
 def _first_failure(results: list[MeasureResult]) -> str:
-    return next((one.failure.message for one in results if one.failure), "")
+    return next((result.failure.message for result in results if result.failure), "")

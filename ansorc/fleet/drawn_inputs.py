@@ -48,7 +48,7 @@ class Draw:
 
     def array(self, shape: tuple[int, ...]) -> Array:
         """Return the array."""
-        mixed = _mixed(self.seed, int(np.prod(shape, dtype=np.int64)))
+        mixed = _mix(self.seed, int(np.prod(shape, dtype=np.int64)))
         if not self.dtype.is_float:
             kind = _INTEGERS[self.dtype.kind]
             modulus, low = {2: (9, -4), 3: (5, 0), 4: (2, 0)}[kind]
@@ -61,7 +61,7 @@ class Draw:
         return found.astype(self.dtype.numpy).reshape(shape)
 
 
-def _mixed(seed: int, count: int) -> NDArray[np.uint64]:
+def _mix(seed: int, count: int) -> NDArray[np.uint64]:
     index = np.arange(1, count + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
         x = np.uint64(seed) + index * np.uint64(0x9E3779B97F4A7C15)
@@ -89,7 +89,7 @@ class DrawnTask:
             for b in task.dag.inputs
             if b.name in spans or b.is_sorted
         }
-        found, roundings = list[Array](), list[Bound]()
+        outputs, roundings = list[Array](), list[Bound]()
         for is_positive in (False, True):
             if is_positive:  # boards draw no integers above 0
                 sent |= {
@@ -107,13 +107,13 @@ class DrawnTask:
                 for b in task.dag.inputs
             }
             try:
-                found, roundings = evaluate_with_rounding(task.dag, list(inputs.values()))
+                outputs, roundings = evaluate_with_rounding(task.dag, list(inputs.values()))
             except (FaultError, LanguageError):
                 if is_positive:
                     raise
                 continue
-            if not any(np.isnan(one).any() for one in found):
+            if not any(np.isnan(output).any() for output in outputs):
                 break
-        checks = expectations(task.dag, found, roundings)
+        checks = expectations(task.dag, outputs, roundings)
         expected = tuple(zip(task.dag.outputs, checks, strict=True))
         return DrawnTask(task, draws, inputs, expected)

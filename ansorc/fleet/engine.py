@@ -78,7 +78,7 @@ class _AdmittedUnpickler(pickle.Unpickler):
         return super().find_class(module_name, global_name)
 
 
-def restricted_loads(data: Any, *, buffers: Iterable[Any] = ()) -> Any:
+def load_admitted(data: Any, *, buffers: Iterable[Any] = ()) -> Any:
     """Return what was pickled; raise UnpicklingError for a name that is not admitted."""
     return _AdmittedUnpickler(io.BytesIO(data), buffers=buffers).load()
 
@@ -116,7 +116,7 @@ def run_devices(
     nothing but what a fleet sends: it should be one of its own.
     """
     require_certificate(address, "worker")
-    dask_pickle.loads = restricted_loads
+    dask_pickle.loads = load_admitted
     asyncio.run(_serving(address, devices, tell))
 
 
@@ -131,7 +131,7 @@ async def _serving(
         with contextlib.suppress(OSError):  # the disk may be full that this is written to
             tell(words)
 
-    await asyncio.gather(*(_serve_device(address, one, stopped, say) for one in devices))
+    await asyncio.gather(*(_serve_device(address, device, stopped, say) for device in devices))
 
 
 async def _serve_device(
@@ -202,7 +202,7 @@ class DaskConnection:
         workers: dict[str, dict[str, Any]] = known["workers"]
         now, seen = time.monotonic(), self._seen
         self._seen = {}
-        found: dict[str, Presence] = {}
+        devices_: dict[str, Presence] = {}
         for address, worker in workers.items():
             if not isinstance(worker.get(_EXTRA), str) or worker["status"] != "running":
                 continue
@@ -211,8 +211,8 @@ class DaskConnection:
                 at = seen[address][1]
             self._seen[address] = told, at
             report = DeviceReport(**worker["metrics"].get(_EXTRA, {}))
-            found[address] = Presence(bytes.fromhex(worker[_EXTRA]), report, now - at)
-        return found
+            devices_[address] = Presence(bytes.fromhex(worker[_EXTRA]), report, now - at)
+        return devices_
 
     def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
         """Send a job to one worker; `arrivals` tells of `key`."""
@@ -222,14 +222,14 @@ class DaskConnection:
     def arrivals(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
         """Wait for answers, and return what has come: None where a worker was lost."""
         self._require()
-        found: list[tuple[str, bytes | None]] = []
+        answers: list[tuple[str, bytes | None]] = []
         with contextlib.suppress(queue.Empty):
-            found.append(self._arrived.get(timeout=timeout_s))
+            answers.append(self._arrived.get(timeout=timeout_s))
             while True:
-                found.append(self._arrived.get_nowait())
-        if not found:
+                answers.append(self._arrived.get_nowait())
+        if not answers:
             self._require()
-        return found
+        return answers
 
     def cancel(self, key: str) -> None:
         """Forget a job, and its answer."""
@@ -336,10 +336,10 @@ class DaskConnection:
             while self._ended:
                 keys, self._ended = self._ended, []
                 jobs = {key: self._jobs.pop(key) for key in keys if key in self._jobs}
-                good = {key: one for key, one in jobs.items() if one.status == "finished"}
+                good = {key: future for key, future in jobs.items() if future.status == "finished"}
                 values = await self._values(list(good.values()))
                 if len(values) < len(good):  # it does not say which
-                    values = [await self._values([one]) for one in good.values()]
+                    values = [await self._values([future]) for future in good.values()]
                     values = [found[0] if found else None for found in values]
                 answers = dict(zip(good, values, strict=True))
                 for key in jobs:
@@ -353,5 +353,5 @@ class DaskConnection:
     async def _values(self, futures: Sequence[Any]) -> list[Any]:
         if not futures:
             return []
-        found = self._client.gather(futures, errors="skip", asynchronous=True)
-        return await asyncio.wait_for(found, _ANSWER_S)
+        gathered = self._client.gather(futures, errors="skip", asynchronous=True)
+        return await asyncio.wait_for(gathered, _ANSWER_S)

@@ -136,11 +136,11 @@ class Fleet:
 
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
         """Raise TargetError where the devices cannot run code for `target`, or with such caches."""
-        own = self.target
-        if target.is_gpu or own.triple.partition("-")[0] != target.triple.partition("-")[0]:
+        target_ = self.target
+        if target.is_gpu or target_.triple.partition("-")[0] != target.triple.partition("-")[0]:
             raise TargetError(
-                f"device '{self.device}' is {own.text}, which does not run code for {target.text}; "
-                "make tasks for `Fleet.target`, or give --target"
+                f"device '{self.device}' is {target_.text}, which does not run code for "
+                f"{target.text}; make tasks for `Fleet.target`, or give --target"
             )
         if missing := sorted({*target.real.features} - {*self.announcement.features}):
             raise TargetError(
@@ -165,15 +165,17 @@ class Fleet:
         """Measure `programs`, of any tasks; see `MachinesAhead.stream`."""
         orders = (
             None
-            if one is None
-            else _PlannedOrder(_measurer_of(one.measurer), (one.source,), "measure", one)
-            for one in programs
+            if program is None
+            else _PlannedOrder(
+                _measurer_of(program.measurer), (program.source,), "measure", program
+            )
+            for program in programs
         )
-        for planned, (result,) in self.carried_out(orders):
+        for planned, (result,) in self.carry_out(orders):
             _measurer_of(planned.measurer).learn(result)
             yield planned, result
 
-    def carried_out(
+    def carry_out(
         self, orders: Iterator[_PlannedOrder[AnyPlanned] | None]
     ) -> Generator[tuple[AnyPlanned, list[MeasureResult]]]:
         """Have `orders` done; yield what each is for, and its results, as they come."""
@@ -203,8 +205,8 @@ class FleetMeasurer:
         following = 0
         with ThreadPoolExecutor(1) as pool:
             doing = None if last else pool.submit(meanwhile)
-            for one, result in self._fleet.stream(planned):
-                early[one.number] = result
+            for planned_, result in self._fleet.stream(planned):
+                early[planned_.number] = result
                 while following in early and (doing is None or doing.done()):
                     yield early.pop(following)
                     following += 1
@@ -218,14 +220,14 @@ class FleetMeasurer:
         """Time `candidates` in turns, all on one device, fastest first; failures last."""
         order = _PlannedOrder(self, tuple(candidates), "rank", _Numbered(self, candidates[0], 0))
         with self._watch.phase("contest"):
-            for _, results in self._fleet.carried_out(iter([order])):
+            for _, results in self._fleet.carry_out(iter([order])):
                 return results
         return []
 
     def learn(self, result: MeasureResult) -> None:
         """Take note of the best time: others are not timed as long."""
-        if (found := result.measurement) is not None:
-            self.best_s = min(self.best_s or found.median_s, found.median_s)
+        if (measurement := result.measurement) is not None:
+            self.best_s = min(self.best_s or measurement.median_s, measurement.median_s)
 
     def close(self) -> None:
         """The devices forget the task when they have others."""

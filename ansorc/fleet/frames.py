@@ -87,5 +87,5 @@ class FrameDecoder:
     def _is_header(self) -> bool:
         if len(self._pending) < HEADER_BYTES or not self._pending.startswith(MAGIC):
             return False
-        (found,) = _CHECKSUM.unpack_from(self._pending, _HEADER.size)
-        return found == zlib.crc32(self._pending[: _HEADER.size])
+        (checksum,) = _CHECKSUM.unpack_from(self._pending, _HEADER.size)
+        return checksum == zlib.crc32(self._pending[: _HEADER.size])

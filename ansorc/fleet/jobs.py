@@ -68,7 +68,7 @@ def job_message(
     order: TaskOrder, kind: str, job: str, sources: Sequence[Source], best_s: float = 0.0
 ) -> Message:
     """Return a job; `best_s` is the time of the best program that the tuner knows, 0: none."""
-    programs = [[one.steps, one.function] for one in sources]
+    programs = [[source.steps, source.function] for source in sources]
     fields = {"kind": kind, "job": job, "programs": programs, "best_s": best_s}
     return Message({**order.fields(), **fields})
 
@@ -97,28 +97,30 @@ def built_of(job: Message) -> Message | None:
 
 def results_message(job: Message, results: Sequence[MeasureResult]) -> Message:
     """Return the answer to a job that measured."""
-    answer = outcomes_message([one.outcome for one in results], [one.run for one in results])
+    answer = outcomes_message(
+        [result.outcome for result in results], [result.run for result in results]
+    )
     rows = [
         {
-            "program": [one.source.steps, one.source.function],
-            "build": asdict(one.build),
-            "reused": one.reused,
+            "program": [result.source.steps, result.source.function],
+            "build": asdict(result.build),
+            "reused": result.reused,
         }
-        for one in results
+        for result in results
     ]
     return Message({**answer.fields, "job": job.text("job"), "rows": rows})
 
 
 def results_of(answer: Message) -> list[MeasureResult]:
     """Return the results that an answer reports."""
-    found: list[MeasureResult] = []
+    results: list[MeasureResult] = []
     rows = cast("list[dict[str, Any]]", answer.fields["rows"])
     for row, (outcome, run) in zip(rows, outcomes_of(answer), strict=True):
         source = Source(*row["program"])
-        found.append(
+        results.append(
             MeasureResult(source, outcome, BuildCost(**row["build"]), run, bool(row["reused"]))
         )
-    return found
+    return results
 
 
 def built_message(job: Message, reply: Message | Failure) -> Message:
@@ -136,7 +138,7 @@ def fault_message(job: str, words: str) -> Message:
     return Message({"job": job, "fault": words})
 
 
-def decoded(data: bytes) -> Message:
+def decode(data: bytes) -> Message:
     """Return the message that `data` is; raise MeasureError if it is none."""
     decoder = Decoder()
     decoder.feed(data)

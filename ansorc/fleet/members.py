@@ -81,9 +81,11 @@ class Members:
         """Return the device at `address`, or None if it is gone."""
         return self._devices.get(address)
 
-    def identified(self, identity: str) -> DeviceState | None:
+    def with_identity(self, identity: str) -> DeviceState | None:
         """Return the device of that identity, or None if it is gone."""
-        return next((one for one in self._devices.values() if one.identity == identity), None)
+        return next(
+            (device for device in self._devices.values() if device.identity == identity), None
+        )
 
     @property
     def all(self) -> list[DeviceState]:
@@ -116,20 +118,20 @@ class Members:
         others = Counter[str]()
         for address in announced.keys() - self._devices.keys():
             try:
-                content = self._key.verified(PURPOSE, announced[address].announcement)
+                content = self._key.verify(PURPOSE, announced[address].announcement)
             except SignatureError:
                 self._tell(f"the worker at {address} has another fleet key; it is not used")
                 continue
             announcement = Announcement.from_json(content)
             if announcement.label in (self.label, self.builders):
-                self._devices[address] = self._joined(DeviceState(address, announcement))
+                self._devices[address] = self._join(DeviceState(address, announcement))
             else:
                 others[announcement.label] += 1
         self._others = others
         for state in self._devices.values():
             self._wait_for_others(state, announced[state.address])
         mine = [(state.address, state.announcement) for state in self._of(self.label)]
-        self._kept, notes = kept_together(sorted(mine, key=lambda one: one[0]), self.like)
+        self._kept, notes = kept_together(sorted(mine, key=lambda device: device[0]), self.like)
         if self.like is None and self._kept:
             self.like = self.measuring[0].announcement
         for note in notes:
@@ -148,15 +150,15 @@ class Members:
         for address in list(self._devices):
             self.remove(address)
 
-    def told(self) -> str:
+    def describe_labels(self) -> str:
         """Return which labels there are, in words."""
-        found = self._others + Counter(one.label for one in self._devices.values())
-        if not found:
+        counts = self._others + Counter(device.label for device in self._devices.values())
+        if not counts:
             return "its scheduler has no devices at all: start `ansorc worker` on a machine"
-        labels = ", ".join(f"'{label}' ({count})" for label, count in sorted(found.items()))
+        labels = ", ".join(f"'{label}' ({count})" for label, count in sorted(counts.items()))
         return f"the labels that its scheduler has: {labels}"
 
-    def _joined(self, state: DeviceState) -> DeviceState:
+    def _join(self, state: DeviceState) -> DeviceState:
         """A device with what is known of it from when it was here before."""
         if (past := self._past.pop(state.identity, None)) is not None:
             state.aside_until, state.unconfirmed = past.aside_until, past.unconfirmed
@@ -164,7 +166,7 @@ class Members:
         return state
 
     def _of(self, label: str) -> list[DeviceState]:
-        return [one for one in self._devices.values() if label and one.label == label]
+        return [device for device in self._devices.values() if label and device.label == label]
 
     def _wait_for_others(self, state: DeviceState, now: Presence) -> None:
         """Let the time of an attempt not run while the device works for another tuner.

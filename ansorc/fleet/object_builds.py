@@ -24,7 +24,7 @@ class ObjectBuilds:
         self._workers.close()
         self._directory.cleanup()
 
-    def built(
+    def build(
         self, task: Task, sources: Sequence[Source], limit_s: float
     ) -> Iterator[tuple[int, Reply]]:
         """Build programs of `task`; yield the number of each and its code or failure, as they come.
@@ -33,8 +33,8 @@ class ObjectBuilds:
         """
         self._workers.start(task)
         # A builder remembers a task by the directory that it came in.
-        place = Path(self._directory.name) / task.key
-        place.mkdir(exist_ok=True)
-        (place / "task.json").write_text(task.to_json())
-        requests = [build_request(place, source, limit_s) for source in sources]
+        directory = Path(self._directory.name) / task.key
+        directory.mkdir(exist_ok=True)
+        (directory / "task.json").write_text(task.to_json())
+        requests = [build_request(directory, source, limit_s) for source in sources]
         return self._workers.builders.run(requests)

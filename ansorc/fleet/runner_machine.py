@@ -103,15 +103,15 @@ class RunnerMachine:
 
     def _arm(self) -> tuple[str, set[str]]:
         words = {key: int(self.facts.get(name, "0")) for key, name in _KEYS.items()}
-        found = {name for name, (key, bit) in ARM_FEATURES.items() if words[key] >> bit & 1}
-        return ARM_PARTS.get(self.facts.get("part", ""), "generic"), {"neon", *found}
+        features = {name for name, (key, bit) in ARM_FEATURES.items() if words[key] >> bit & 1}
+        return ARM_PARTS.get(self.facts.get("part", ""), "generic"), {"neon", *features}
 
     def _x86(self) -> tuple[str, set[str]]:
         flags = self.facts.get("flags", "").split()
         features = {CPUINFO_NAMES.get(flag, flag) for flag in flags} & set(GUARDED_FEATURES)
         family, model = (int(self.facts.get(name, "0")) for name in ("cpu family", "cpu model"))
         name = x86_model_name(self.facts.get("vendor_id", ""), family, model, features)
-        levels = (one for one in _LEVELS if set(PRESETS[one].features) <= features)
+        levels = (level for level in _LEVELS if set(PRESETS[level].features) <= features)
         return name or next(levels, _LEVELS[-1]), features
 
 

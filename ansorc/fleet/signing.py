@@ -75,7 +75,7 @@ class FleetKey:
         """Return `content` with its signature before it."""
         return self._digest(purpose, content) + content
 
-    def verified(self, purpose: str, signed: bytes) -> bytes:
+    def verify(self, purpose: str, signed: bytes) -> bytes:
         """Return the content of `signed`; raise SignatureError if it is not what was signed."""
         digest, content = signed[:_DIGEST_BYTES], signed[_DIGEST_BYTES:]
         if not hmac.compare_digest(digest, self._digest(purpose, content)):

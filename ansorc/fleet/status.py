@@ -67,19 +67,19 @@ class DeviceStatus:
         }
 
 
-def summary_of(found: Sequence[DeviceStatus]) -> str:
+def summary_of(devices: Sequence[DeviceStatus]) -> str:
     """Return how many devices there are, and what they do together."""
-    jobs = sum(one.report.waiting + bool(one.report.job) for one in found)
-    rate = sum(one.report.rate for one in found)
-    return f"{len(found)} devices, {jobs} jobs there, {rate:.1f} programs/s"
+    jobs = sum(device.report.waiting + bool(device.report.job) for device in devices)
+    rate = sum(device.report.rate for device in devices)
+    return f"{len(devices)} devices, {jobs} jobs there, {rate:.1f} programs/s"
 
 
 def devices_at(scheduler: str) -> list[DeviceStatus]:
     """Return all devices at the scheduler at that address; raise OptionError if there is none."""
-    own = FleetKey.read()
+    key = FleetKey.read()
     try:
         with closing(connect(scheduler)()) as connection:
-            return fleet_status(connection, own)
+            return fleet_status(connection, key)
     except ConnectionLost as error:
         raise OptionError(str(error)) from error
 
@@ -91,7 +91,7 @@ def fleet_status(connection: Connection, key: FleetKey) -> list[DeviceStatus]:
     labels: defaultdict[str, list[tuple[str, Announcement]]] = defaultdict(list)
     for address in sorted(present):
         try:
-            content = key.verified(PURPOSE, present[address].announcement)
+            content = key.verify(PURPOSE, present[address].announcement)
         except SignatureError:
             continue
         known[address] = Announcement.from_json(content)
@@ -101,7 +101,7 @@ def fleet_status(connection: Connection, key: FleetKey) -> list[DeviceStatus]:
         kept, notes = kept_together(devices)
         others = [address for address, _ in devices if address not in kept]
         apart |= dict(zip(others, notes, strict=True))
-    found: list[DeviceStatus] = []
+    statuses: list[DeviceStatus] = []
     for address, presence in present.items():
         report, state, note = presence.report, "free", apart.get(address, "")
         if address not in known:
@@ -112,7 +112,11 @@ def fleet_status(connection: Connection, key: FleetKey) -> list[DeviceStatus]:
             state = "kept apart"
         elif report.job:
             state, note = "measures", f"for tuner {report.job.split('-')[1]}"
-        found.append(DeviceStatus(address, known.get(address), report, state, note))
+        statuses.append(DeviceStatus(address, known.get(address), report, state, note))
     return sorted(
-        found, key=lambda one: (one.announcement.label if one.announcement else "", one.address)
+        statuses,
+        key=lambda status: (
+            status.announcement.label if status.announcement else "",
+            status.address,
+        ),
     )

@@ -1,4 +1,4 @@
-"""What a record file tells of a tuning run, as one HTML page that needs no network.
+"""Show the tuning runs of a record file as one HTML page that needs no network.
 
 In: `Records`. Out: text of HTML with its charts inside.
 """

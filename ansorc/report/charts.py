@@ -12,13 +12,13 @@ from ansorc.target.units import TimeUnit, time_unit
 Spec: TypeAlias = dict[str, object]
 """A specification; its colours are those of the page."""
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-"""A name, which nothing fetches."""
+"""The name of the schema; it is never fetched."""
 _CONTAINER = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
 def curve(history: History) -> Spec:
-    """Return every trial's time, and the best so far; failures stand at the bottom edge."""
-    times = [one.median_s for one in history.records if one.median_s is not None]
+    """Return the chart of every trial's time and of the best so far; failures are at the bottom."""
+    times = [trial.median_s for trial in history.records if trial.median_s is not None]
     least = min(times, default=1e-3)
     unit = time_unit(least)
     rows: list[Spec] = []
@@ -50,9 +50,7 @@ def curve(history: History) -> Spec:
 
 def seconds_by_phase(phases: Mapping[str, float]) -> Spec:
     """Return a bar for the seconds of each phase."""
-    rows: list[Spec] = [
-        {"phase": name, "seconds": _rounded(value)} for name, value in phases.items()
-    ]
+    rows: list[Spec] = [{"phase": name, "seconds": _round(value)} for name, value in phases.items()]
     return _bars(rows, "phase", "seconds", "Seconds by phase")
 
 
@@ -64,14 +62,16 @@ def failures(history: History) -> Spec:
     return _bars(rows, "class", "trials", "Failed trials by class")
 
 
-def predictions(found: Sequence[Forecast]) -> Spec:
+def predictions(forecasts: Sequence[Forecast]) -> Spec:
     """Return predicted over measured times, with the line where they are equal."""
-    values = [value for one in found for value in (one.measured_s, one.predicted_s)]
+    values = [
+        value for forecast in forecasts for value in (forecast.measured_s, forecast.predicted_s)
+    ]
     unit = time_unit(min(values))
     rows: list[Spec] = [
-        {"trial": one.trial, "measured": _in(unit, one.measured_s),
-         "predicted": _in(unit, one.predicted_s)}
-        for one in found
+        {"trial": forecast.trial, "measured": _in(unit, forecast.measured_s),
+         "predicted": _in(unit, forecast.predicted_s)}
+        for forecast in forecasts
     ]  # fmt: skip
     ends: list[Spec] = [{"time": _in(unit, end)} for end in (min(values), max(values))]
     equal: Spec = {
@@ -91,10 +91,10 @@ def predictions(found: Sequence[Forecast]) -> Spec:
     return _chart(rows, {"layer": [equal, points]}, "Predicted over measured times", 300)
 
 
-def ranking(found: Sequence[RoundQuality]) -> Spec:
-    """Return the share of rightly ordered pairs of each round."""
+def ranking(rounds: Sequence[RoundQuality]) -> Spec:
+    """Return the share of correctly ordered pairs of each round."""
     rows: list[Spec] = [
-        {"trial": one.first, "pairs": _rounded(one.quality.pairwise)} for one in found
+        {"trial": round_.first, "pairs": _round(round_.quality.pairwise)} for round_ in rounds
     ]
     body: Spec = {
         "mark": {"type": "line", "point": True},
@@ -120,7 +120,8 @@ def roofline(
     ridge = peak / read
     ends = sorted({min(ridge, intensity) / 8, ridge, max(ridge, intensity) * 8})
     roof: list[Spec] = [
-        {"intensity": _rounded(one), "rate": _rounded(min(peak, one * read) / 1e9)} for one in ends
+        {"intensity": _round(intensity_), "rate": _round(min(peak, intensity_ * read) / 1e9)}
+        for intensity_ in ends
     ]
     x = _axis("intensity", "FLOP for each byte of inputs and outputs", scale="log")
     y = _axis("rate", "GFLOP/s", scale="log")
@@ -130,7 +131,7 @@ def roofline(
         "encoding": {"x": x, "y": y},
     }
     rows: list[Spec] = [
-        {"intensity": _rounded(intensity), "rate": _rounded(rate / 1e9), "program": name}
+        {"intensity": _round(intensity), "rate": _round(rate / 1e9), "program": name}
         for name, rate in rates.items()
     ]
     points: Spec = {
@@ -155,14 +156,16 @@ def shares(rows: Sequence[tuple[str, float]]) -> Spec:
 
 def trials_over_time(histories: Sequence[History]) -> Spec:
     """Return how many trials each task had had, over the minutes since the first."""
-    made = [(one.created, place) for place, each in enumerate(histories) for one in each.records]
+    made = [
+        (record.created, number) for number, each in enumerate(histories) for record in each.records
+    ]
     begin = min((created for created, _ in made), default=0.0)
     counts = [0] * len(histories)
     rows: list[Spec] = []
-    for created, place in sorted(made):
-        counts[place] += 1
-        rows.append({"minutes": _rounded((created - begin) / 60), "trials": counts[place],
-                     "task": histories[place].name})  # fmt: skip
+    for created, number in sorted(made):
+        counts[number] += 1
+        rows.append({"minutes": _round((created - begin) / 60), "trials": counts[number],
+                     "task": histories[number].name})  # fmt: skip
     body: Spec = {
         "mark": {"type": "line", "interpolate": "step-after", "point": {"size": 16}},
         "encoding": {
@@ -177,8 +180,8 @@ def trials_over_time(histories: Sequence[History]) -> Spec:
 
 def relative_bars(rows: Sequence[tuple[str, str, float]]) -> Spec:
     """Return bars of (workload, side, speed), grouped by workload; 1 is the fastest side."""
-    found: list[Spec] = [
-        {"workload": workload, "side": side, "speed": _rounded(speed)}
+    bars: list[Spec] = [
+        {"workload": workload, "side": side, "speed": _round(speed)}
         for workload, side, speed in rows
     ]
     body: Spec = {
@@ -191,7 +194,7 @@ def relative_bars(rows: Sequence[tuple[str, str, float]]) -> Spec:
             "color": {"field": "side", "type": "nominal", "sort": None, "title": None},
         },
     }  # fmt: skip
-    return _chart(found, body, "Relative speed of each side", max(80, 18 * len(rows)))
+    return _chart(bars, body, "Relative speed of each side", max(80, 18 * len(rows)))
 
 
 def _bars(rows: list[Spec], name: str, value: str, title: str) -> Spec:
@@ -208,14 +211,14 @@ def _bars(rows: list[Spec], name: str, value: str, title: str) -> Spec:
 
 
 def _axis(field: str, title: str, *, scale: str = "linear") -> Spec:
-    found: Spec = {"field": field, "type": "quantitative", "title": title}
+    axis: Spec = {"field": field, "type": "quantitative", "title": title}
     if scale != "linear":
-        found["scale"] = {"type": scale, "nice": False, "padding": 10}
-    return found
+        axis["scale"] = {"type": scale, "nice": False, "padding": 10}
+    return axis
 
 
 def _chart(rows: list[Spec], body: Spec, title: str, height: int) -> Spec:
-    """A whole specification; `title` is also what a screen reader says."""
+    """Return a whole specification; `title` is also the text for screen readers."""
     return {
         "$schema": _SCHEMA, "description": title, "height": height, **_CONTAINER,
         "data": {"values": rows}, **body,
@@ -223,9 +226,9 @@ def _chart(rows: list[Spec], body: Spec, title: str, height: int) -> Spec:
 
 
 def _in(unit: TimeUnit, seconds: float) -> float:
-    return _rounded(seconds / unit.seconds)
+    return _round(seconds / unit.seconds)
 
 
-def _rounded(value: float) -> float:
-    """Five digits, which is more than can be seen."""
+def _round(value: float) -> float:
+    """Return `value` with five digits, which is more than can be seen."""
     return float(f"{value:.5g}")

@@ -1,4 +1,4 @@
-"""The page on what a record file holds of some tasks, which a report is and a run shows live."""
+"""The page about tasks of a record file, for `ansorc report` and for live runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ansorc.search.record import RecordPlace, Records, current_environment
 from ansorc.search.record.database import Holding
 
 
-def histories_of(records: Records, found: Sequence[Holding]) -> tuple[list[History], list[str]]:
-    """Return the history of each task in `found`, under a name of its own, and what to tell.
+def histories_of(records: Records, holdings: Sequence[Holding]) -> tuple[list[History], list[str]]:
+    """Return the history of each task in `holdings`, under a name of its own, and what to tell.
 
-    Of a task in several environments the one with the most programs counts.
+    If a task has several environments, the one with the most programs is used.
     """
-    chosen, left_out = _of_one_machine(found)
-    histories = _named_apart([History.of(records, one) for one in chosen])
+    chosen, left_out = _of_one_machine(holdings)
+    histories = _with_unique_names([History.of(records, holding) for holding in chosen])
     notes = [
         f"{others} programs of {history.name} were measured in other environments and are left out"
         for history, others in zip(histories, left_out, strict=True)
@@ -29,26 +29,28 @@ def histories_of(records: Records, found: Sequence[Holding]) -> tuple[list[Histo
     return histories, notes
 
 
-def _of_one_machine(found: Sequence[Holding]) -> tuple[list[Holding], list[int]]:
-    """Of each task what there is of the environment with the most programs; how many others."""
+def _of_one_machine(holdings: Sequence[Holding]) -> tuple[list[Holding], list[int]]:
+    """Return for each task the environment with the most programs, and the number of others."""
     chosen: dict[str, Holding] = {}
     counts: dict[str, int] = {}
-    for one in found:
-        counts[one.task_key] = counts.get(one.task_key, 0) + one.programs
-        known = chosen.get(one.task_key)
-        if known is None or known.programs < one.programs:
-            chosen[one.task_key] = one
-    return list(chosen.values()), [counts[key] - one.programs for key, one in chosen.items()]
+    for holding in holdings:
+        counts[holding.task_key] = counts.get(holding.task_key, 0) + holding.programs
+        known = chosen.get(holding.task_key)
+        if known is None or known.programs < holding.programs:
+            chosen[holding.task_key] = holding
+    return list(chosen.values()), [
+        counts[key] - holding.programs for key, holding in chosen.items()
+    ]
 
 
-def _named_apart(histories: Sequence[History]) -> list[History]:
+def _with_unique_names(histories: Sequence[History]) -> list[History]:
     """The same; of names that several have, with the beginning of their tasks' keys."""
-    names = [one.name for one in histories]
+    names = [history.name for history in histories]
     return [
-        replace(one, name=f"{one.name} {one.records[0].task_key[:6]}")
-        if names.count(one.name) > 1
-        else one
-        for one in histories
+        replace(history, name=f"{history.name} {history.records[0].task_key[:6]}")
+        if names.count(history.name) > 1
+        else history
+        for history in histories
     ]
 
 
@@ -56,11 +58,11 @@ def report_page(
     records: RecordPlace, histories: Sequence[History], weights: Mapping[str, int] | None, *,
     with_limits: bool, fleet: str = "",
 ) -> str:  # fmt: skip
-    """Return the page on the tasks of a record file, the one that is there or several.
+    """Return the page about one or more tasks of a record file.
 
-    `weights` says how often a network calls each task, by its key; `with_limits` measures the
-    machine's limits (3 to 12 s); `fleet` is the scheduler whose devices are shown, too. Raise
-    ReportError if what draws the charts is not installed.
+    `weights` gives the number of calls of each task in a network, by key. `with_limits` measures
+    the machine's limits (3 to 12 s). `fleet` is the scheduler whose devices are shown, too. Raise
+    ReportError if the chart library is not installed.
     """
     if len(histories) > 1:
         counts = [weights[one.records[0].task_key] for one in histories] if weights else None
@@ -75,7 +77,7 @@ def report_page(
 
 
 def _limits(history: History) -> MachineLimits | None:
-    """The limits of the machine that measured, if that is this one; they are measured now."""
+    """Measure and return the limits of this machine; None if another machine has measured."""
     task, environment = history.task, history.environment
     try:
         if task is None or environment != current_environment(

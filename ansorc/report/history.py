@@ -1,4 +1,4 @@
-"""What the records of one task in one environment say, in the order in which they were made."""
+"""The records of one task in one environment, in the order in which they were made."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ansorc.search.record.database import Holding
 from ansorc.search.task import Task
 
 PAUSE_S = 120.0
-"""Nobody measured between two trials that are this far apart."""
+"""A longer time between two trials is a pause in which nothing was measured."""
 _OWN_BACK_ENDS = "ansorc.codegen."
 _ENOUGH = 8
-"""Programs with times that a model needs before it is asked."""
+"""The least number of timed programs with which a model is trained."""
 
 
 @dataclass(frozen=True)
 class RoundQuality:
-    """How well a model that knew the trials before ranked those of one round."""
+    """The ranking quality, in one round, of a model that knew only earlier trials."""
 
     first: int
     """The number of the round's first trial, from 1."""
@@ -37,7 +37,7 @@ class RoundQuality:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a model expected of a program before it was measured, beside what was measured."""
+    """The predicted and the measured time of a program."""
 
     trial: int
     predicted_s: float
@@ -50,7 +50,7 @@ class History:
 
     name: str
     task: Task | None
-    """None if the file does not say it readably, or for another's back end."""
+    """None if the file's text of the task cannot be read, or is for an unknown back end."""
     environment: Environment
     records: tuple[Record, ...]
     """Oldest first."""
@@ -58,37 +58,39 @@ class History:
 
     @staticmethod
     def of(records: Records, holding: Holding) -> History:
-        """Return what `records` say of a task in an environment."""
+        """Return the history of a task in an environment."""
         try:
             task = records.task(holding.task_key)
             if not task.target.real.backend.startswith(_OWN_BACK_ENDS):
                 task = None  # no module is imported because a record file names it
         except AnsorcError:
             task = None
-        found = tuple(records.all(holding.task_key, holding.environment))
-        return History(holding.name or holding.task_key, task, holding.environment, found,
+        records_ = tuple(records.all(holding.task_key, holding.environment))
+        return History(holding.name or holding.task_key, task, holding.environment, records_,
                        holding.best)  # fmt: skip
 
     @cached_property
     def curve(self) -> tuple[float | None, ...]:
         """Seconds of the fastest checked program after each trial; None before there is one."""
         best: float | None = None
-        found: list[float | None] = []
+        curve: list[float | None] = []
         for record in self.records:
             if record.checked and record.median_s is not None:
                 best = record.median_s if best is None else min(best, record.median_s)
-            found.append(best)
-        return tuple(found)
+            curve.append(best)
+        return tuple(curve)
 
     @cached_property
     def failures(self) -> Counter[str]:
         """Failed trials by class."""
-        return Counter(one.failure.value for one in self.records if one.failure is not None)
+        return Counter(
+            record.failure.value for record in self.records if record.failure is not None
+        )
 
     def example(self, failure: str) -> str:
         """Return the message of the first failure of a class."""
         kind = FailureKind(failure)
-        return next(one.message for one in self.records if one.failure is kind)
+        return next(record.message for record in self.records if record.failure is kind)
 
     @cached_property
     def busy_s(self) -> float:
@@ -113,28 +115,28 @@ class History:
         if self.task is None or self.default is None:
             return None
         key = program_key(self.task, self.default)
-        found = (one for one in self.records if one.program_key == key)
-        return next((one for one in found if one.median_s is not None), None)
+        matches = (record for record in self.records if record.program_key == key)
+        return next((record for record in matches if record.median_s is not None), None)
 
     @cached_property
     def rounds(self) -> tuple[tuple[int, int], ...]:
         """The first and the last trial of each round and one more, from 0.
 
-        Programs that were chosen when equally many trials were known are of one round.
+        Programs that were chosen with the same number of known trials form one round.
         """
         begins = [
-            place
-            for place, record in enumerate(self.records)
-            if place == 0 or record.known != self.records[place - 1].known
+            number
+            for number, record in enumerate(self.records)
+            if number == 0 or record.known != self.records[number - 1].known
         ]
         return tuple(zip(begins, [*begins[1:], len(self.records)], strict=True))
 
 
-def retrained(history: History) -> tuple[list[Forecast], list[RoundQuality]]:
-    """Return what models expect of each round that know the trials before it alone.
+def retrain(history: History) -> tuple[list[Forecast], list[RoundQuality]]:
+    """Return forecasts for each round by models that are trained on earlier trials only.
 
-    What the run itself expected is not in the records. Rounds before there is enough to learn from
-    are left out, and programs that this version cannot read.
+    The forecasts of the run itself are not recorded. Early rounds without enough trials, and
+    programs that this version cannot read, are left out.
     """
     task = history.task
     if task is None:
@@ -148,20 +150,20 @@ def retrained(history: History) -> tuple[list[Forecast], list[RoundQuality]]:
         if sum(one.seconds is not None for one in before) < _ENOUGH:
             continue
         model = trained(before, Growth())
-        own: list[Forecast] = []
-        for place in range(begin, end):
-            sample = samples[place]
+        forecasts_: list[Forecast] = []
+        for number in range(begin, end):
+            sample = samples[number]
             if sample is not None and sample.seconds is not None:
                 expected = float(model.expected_seconds(sample.features[None])[0])
-                own.append(Forecast(place + 1, expected, sample.seconds))
-        forecasts += own
-        if len(own) > 1:
-            qualities.append(RoundQuality(begin + 1, _quality(own)))
+                forecasts_.append(Forecast(number + 1, expected, sample.seconds))
+        forecasts += forecasts_
+        if len(forecasts_) > 1:
+            qualities.append(RoundQuality(begin + 1, _quality(forecasts_)))
     return forecasts, qualities
 
 
-def _quality(own: Sequence[Forecast]) -> Metrics:
-    predicted = np.array([one.predicted_s for one in own])
-    measured = np.array([one.measured_s for one in own])
+def _quality(forecasts: Sequence[Forecast]) -> Metrics:
+    predicted = np.array([forecast.predicted_s for forecast in forecasts])
+    measured = np.array([forecast.measured_s for forecast in forecasts])
     best = float(measured.min())
     return metrics(best / predicted, best / measured)

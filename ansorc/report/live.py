@@ -1,7 +1,7 @@
-"""The page of a run while it goes on, for browsers of this machine alone.
+"""The live page of a run, for browsers of this machine only.
 
-A page is made when the run says that a trial is done, so that nothing but the sending of bytes
-happens while a program is timed, and only for somebody who asked since the last one.
+A page is made when the run reports that a trial is done, so that only bytes are sent while a
+program is timed, and only if a browser has asked since the last page.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ansorc.search.record import RecordPlace, Records
 _HOST = "127.0.0.1"
 _REFRESH_S = 5
 _LEAST_PAUSE = 10.0
-"""Times as long as a page took to make, none is made again: a tenth of a run at most."""
+"""The least pause between pages, in times of making one: at most a tenth of a run."""
 
 
 class LivePage:
-    """Serves what `report_page` makes of a record file; use it as a context manager.
+    """Serves the `report_page` of a record file; use it as a context manager.
 
-    `port` 0 is any free one; `weights` says how often networks call each task, by its key;
+    `port` 0 is any free one. `weights` gives the number of calls of each task in networks, by key.
     `fleet` is the scheduler of the devices that measure.
     """
 
@@ -38,7 +38,7 @@ class LivePage:
         weights: Mapping[str, int] | None,
         fleet: str = "",
     ) -> None:
-        """Take the port; raise ReportError if it is taken, or if no charts can be drawn."""
+        """Open the port; raise ReportError if it is in use, or if charts cannot be drawn."""
         self._records, self._keys, self._weights = records, set(keys), weights
         self._fleet = fleet
         waiting = page("ansorc is tuning", "No trial is done yet; this page asks again.", [])
@@ -56,7 +56,7 @@ class LivePage:
 
     @property
     def address(self) -> str:
-        """Where a browser finds the page."""
+        """The address of the page."""
         return f"http://{_HOST}:{self._server.server_port}/"
 
     def __enter__(self) -> LivePage:
@@ -69,9 +69,9 @@ class LivePage:
         self._thread.join()
 
     def update(self) -> None:
-        """Make the page anew, if somebody asked since the last one, and if that was long ago.
+        """Make a new page if a browser has asked since the last one, and the pause is over.
 
-        What cannot be read now is left for the next time: a run does not end for its picture.
+        Errors of reading are ignored until the next time: the page must not end a run.
         """
         begin = time.monotonic()
         if not self._asked.is_set() or begin < self._next:
@@ -86,10 +86,10 @@ class LivePage:
 
     def _page(self) -> str:
         with Records.open(self._records, read_only=True) as opened:
-            found = [one for one in opened.holdings() if one.task_key in self._keys]
-            if not found:
+            holdings = [holding for holding in opened.holdings() if holding.task_key in self._keys]
+            if not holdings:
                 raise ReportError("no trial is recorded yet")
-            histories, _ = histories_of(opened, found)
+            histories, _ = histories_of(opened, holdings)
         return report_page(
             self._records, histories, self._weights, with_limits=False, fleet=self._fleet
         )
@@ -98,10 +98,10 @@ class LivePage:
         live = self
 
         class Handler(BaseHTTPRequestHandler):
-            """Answers with the page, and only to who asked for this machine by its name."""
+            """Answers with the page, only to requests that name this machine."""
 
             def do_GET(self) -> None:
-                """Send the page, and ask the browser to come again."""
+                """Send the page, and let the browser reload it."""
                 host = self.headers.get("Host", "").rpartition(":")[0]
                 if host not in {_HOST, "localhost"}:
                     self.send_error(HTTPStatus.FORBIDDEN, "this page is for this machine alone")

@@ -1,4 +1,4 @@
-"""The page: HTML with its style, its charts and what draws them (Vega-Lite), all in one text."""
+"""The page: HTML with its style, its charts and the chart library (Vega-Lite) in one text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ dark.addEventListener("change", draw);
 draw();
 })();
 """
-"""Its names are its own: those of the library are the page's."""
+"""It defines its names in its own scope: those of the library are global."""
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; "
     "script-src 'unsafe-inline' 'unsafe-eval'"
@@ -62,7 +62,7 @@ _POLICY = (
 
 
 def page(title: str, subtitle: str, sections: Sequence[PagePart]) -> str:
-    """Return the HTML of a report; raise ReportError if what draws charts is not installed."""
+    """Return the HTML of a report; raise ReportError if the chart library is not installed."""
     specs: list[Spec] = []
     parts: list[str] = []
     for section in sections:
@@ -89,7 +89,7 @@ _PICTURE_WIDTH = 640
 
 
 def picture(spec: Spec, path: Path) -> bytes:
-    """Return a chart alone as the suffix of `path` says; raise ReportError as `page` does."""
+    """Return a chart in the format of the suffix of `path`; raise ReportError as `page` does."""
     wide = {**spec, "width": _PICTURE_WIDTH, "autosize": "pad", "background": "white"}
     if path.suffix == ".svg":
         draw = cast("Callable[[Spec], str]", _vl_convert().vegalite_to_svg)
@@ -99,7 +99,7 @@ def picture(spec: Spec, path: Path) -> bytes:
 
 
 def _library() -> str:
-    """Vega, Vega-Lite and vega-embed as one script, which `vl_convert` brings."""
+    """Return Vega, Vega-Lite and vega-embed as one script, from `vl_convert`."""
     bundle = cast("Callable[[], str]", _vl_convert().javascript_bundle)
     return bundle()
 

@@ -1,4 +1,4 @@
-"""The sections of a report: a title, HTML, and the chart that stands in it."""
+"""The sections of a report: a title, charts and HTML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansorc.errors import AnsorcError
 from ansorc.fleet.status import HEADINGS, devices_at, summary_of
 from ansorc.report import charts
 from ansorc.report.charts import Spec
-from ansorc.report.history import PAUSE_S, History, retrained
+from ansorc.report.history import PAUSE_S, History, retrain
 from ansorc.schedule import lower, replay
 from ansorc.search.programs import Program, recorded_program
 from ansorc.search.record import Record
@@ -31,11 +31,11 @@ class PagePart:
     body: str
     """HTML."""
     specs: tuple[Spec, ...] = ()
-    """Charts, which stand before the body."""
+    """The charts before the body."""
 
 
 def task_sections(history: History, limits: MachineLimits | None) -> list[PagePart]:
-    """Return what is to be said of one task; `limits` are those of its machine, if known."""
+    """Return the sections about one task; `limits` are those of its machine, if known."""
     makers: tuple[Callable[[History], PagePart], ...] = (
         _summary, _curve, _time, _failures, _model,
         lambda one: _roofline(one, limits), _loops, _assembly, _environment,
@@ -44,14 +44,14 @@ def task_sections(history: History, limits: MachineLimits | None) -> list[PagePa
 
 
 def file_sections(histories: Sequence[History], weights: Sequence[int] | None) -> list[PagePart]:
-    """Return what is to be said of several tasks; `weights`: how often each runs in a network."""
+    """Return the sections about several tasks; `weights`: the calls of each in a network."""
     counts = weights or [1] * len(histories)
     times = [
-        (one.name, count * one.best.median_s)
-        for one, count in zip(histories, counts, strict=True)
-        if one.best is not None and one.best.median_s is not None
+        (history_.name, count * history_.best.median_s)
+        for history_, count in zip(histories, counts, strict=True)
+        if history_.best is not None and history_.best.median_s is not None
     ]
-    times.sort(key=lambda one: -one[1])
+    times.sort(key=lambda history_: -history_[1])
     total = sum(value for _, value in times)
     rows = [(name, seconds_text(value), f"{value / total:.1%}") for name, value in times]
     words = "of one call of the network" if weights else (
@@ -63,8 +63,9 @@ def file_sections(histories: Sequence[History], weights: Sequence[int] | None) -
         + _table(("task", "time", "share"), rows),
         (charts.shares(times),) if times else (),
     )
-    trials = [(one.name, str(len(one.records)), str(sum(one.failures.values())),
-               "" if one.best is None else _time_of(one.best)) for one in histories]  # fmt: skip
+    trials = [(history_.name, str(len(history_.records)), str(sum(history_.failures.values())),
+               "" if history_.best is None else _time_of(history_.best))
+              for history_ in histories]  # fmt: skip
     over_time = PagePart(
         "Trials of each task",
         _table(("task", "trials", "failed", "best"), trials),
@@ -80,7 +81,7 @@ def _summary(history: History) -> PagePart:
         share = best.spread_s / best.median_s
         rows.append(("best", f"{_time_of(best)}, spread {share:.1%}"))
         if history.task is not None and history.task.dag.flops:
-            rows.append(("", f"{history.task.dag.flops / best.median_s / 1e9:.1f} GFLOP/s"))
+            rows.append(("speed", f"{history.task.dag.flops / best.median_s / 1e9:.1f} GFLOP/s"))
         if untuned is not None and untuned.median_s:
             words = f"{_time_of(untuned)}, {untuned.median_s / best.median_s:.2f} times the best"
             rows.append(("untuned default", words))
@@ -124,7 +125,7 @@ def _failures(history: History) -> PagePart:
 
 def _model(history: History) -> PagePart:
     title = "How well the model predicted"
-    forecasts, qualities = retrained(history)
+    forecasts, qualities = retrain(history)
     if not forecasts:
         words = "There are too few rounds with measured programs to learn from and then predict."
         return PagePart(title, f"<p>{words}</p>")
@@ -148,10 +149,10 @@ def _roofline(history: History, limits: MachineLimits | None) -> PagePart:
             "measured, without --no-limits."
         )
         return PagePart(title, f"<p>{words}</p>")
-    found = {"best": history.best, "untuned default": history.default_record}
+    records = {"best": history.best, "untuned default": history.default_record}
     rates = {
         name: task.dag.flops / record.median_s
-        for name, record in found.items()
+        for name, record in records.items()
         if record is not None and record.median_s
     }
     moved = sum(buffer.bytes for buffer in task.dag.params)
@@ -171,11 +172,11 @@ def _loops(history: History) -> PagePart:
     best, untuned = _best_program(history), history.default
     if history.task is None or best is None or untuned is None:
         return PagePart(title, "<p>There is no best program, or this version cannot read it.</p>")
-    texts = [str(replay(history.task.dag, one.steps)).splitlines() for one in (best, untuned)]
+    texts = [str(replay(history.task.dag, record.steps)).splitlines() for record in (best, untuned)]
     marks = _differing(*texts)
     columns = "".join(
         f"<figure><figcaption>{name}</figcaption><pre tabindex='0' aria-label='{name}'>"
-        + "\n".join(_line(text, place in mark) for place, text in enumerate(lines))
+        + "\n".join(_line(text, number in mark) for number, text in enumerate(lines))
         + "</pre></figure>"
         for name, lines, mark in zip(("best", "untuned default"), texts, marks, strict=True)
     )
@@ -184,12 +185,12 @@ def _loops(history: History) -> PagePart:
 
 
 def _differing(first: Sequence[str], second: Sequence[str]) -> tuple[set[int], set[int]]:
-    """The places of the lines of each that the other one does not have."""
+    """Return the numbers of the lines of each text that the other one does not have."""
     marks: tuple[set[int], set[int]] = (set(range(len(first))), set(range(len(second))))
     matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
-    for one, other, size in matcher.get_matching_blocks():
-        marks[0].difference_update(range(one, one + size))
-        marks[1].difference_update(range(other, other + size))
+    for first_, second_, size in matcher.get_matching_blocks():
+        marks[0].difference_update(range(first_, first_ + size))
+        marks[1].difference_update(range(second_, second_ + size))
     return marks
 
 
@@ -203,13 +204,13 @@ def _assembly(history: History) -> PagePart:
     if history.task is None or best is None:
         return PagePart(title, "<p>There is no best program, or this version cannot read it.</p>")
     try:
-        found = _innermost_loops(history.task, best)
+        loops = _innermost_loops(history.task, best)
     except AnsorcError as error:
         words = str(error).partition("\n")[0]
         return PagePart(title, f"<p>It cannot be made here: {_text(words)}</p>")
-    if not found:
+    if not loops:
         return PagePart(title, "<p>It has no loop.</p>")
-    items = "".join(f"<li>{_text(one)}</li>" for one in found)
+    items = "".join(f"<li>{_text(loop)}</li>" for loop in loops)
     return PagePart(title, f"<p>Its innermost loops:</p><ul>{items}</ul>")
 
 
@@ -226,11 +227,11 @@ def _best_program(history: History) -> Program | None:
     if history.best is None or history.task is None:
         return None
     try:
-        found = recorded_program(history.task, history.best)
-        replay(history.task.dag, found.steps)
+        program = recorded_program(history.task, history.best)
+        replay(history.task.dag, program.steps)
     except (AnsorcError, ValueError):
         return None
-    return found
+    return program
 
 
 def _environment(history: History) -> PagePart:
@@ -240,25 +241,27 @@ def _environment(history: History) -> PagePart:
         ("cores", str(environment.cores)), ("threads", str(environment.running)),
         ("caches when timed", environment.cache),
         ("target", history.task.target.text if history.task else "unknown"),
-        ("measured with", "; ".join(sorted({f"ansorc {one.version}" for one in records}))),
-        ("seeds", ", ".join(map(str, sorted({one.seed for one in records})))),
+        ("measured with", "; ".join(sorted({f"ansorc {record.version}" for record in records}))),
+        ("seeds", ", ".join(map(str, sorted({record.seed for record in records})))),
         ("measured", f"{_date(records[0])} to {_date(records[-1])}"),
     ]  # fmt: skip
     return PagePart("Environment", _table((), rows))
 
 
 def fleet_sections(scheduler: str) -> list[PagePart]:
-    """Return what the devices of a fleet do now, or why that is not known; "": there is none."""
+    """Return the section about the devices of a fleet, or why it is unknown; none for ""."""
     if not scheduler:
         return []
     try:
-        found = devices_at(scheduler)
+        devices = devices_at(scheduler)
     except AnsorcError as error:
         return [PagePart("Fleet", f"<p>{_text(str(error))}</p>")]
-    told = _table(HEADINGS, [one.row() for one in found])
-    notes = "".join(f"<p>{_text(one.note)}</p>" for one in found if one.state == "kept apart")
-    words = f"{scheduler}, when this page was made: {summary_of(found)}"
-    return [PagePart("Fleet", f"<p>{_text(words)}</p>{told}{notes}")]
+    table = _table(HEADINGS, [device.row() for device in devices])
+    notes = "".join(
+        f"<p>{_text(device.note)}</p>" for device in devices if device.state == "kept apart"
+    )
+    words = f"{scheduler}, when this page was made: {summary_of(devices)}"
+    return [PagePart("Fleet", f"<p>{_text(words)}</p>{table}{notes}")]
 
 
 def _date(record: Record) -> str:
@@ -273,11 +276,11 @@ def _time_of(record: Record) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; without headings the first column has them."""
-    head = "".join(f"<th scope='col'>{_text(one)}</th>" for one in headings)
+    """Return a table; without `headings` the first column holds them."""
+    head = "".join(f"<th scope='col'>{_text(cell)}</th>" for cell in headings)
     lines: list[str] = [f"<tr>{head}</tr>"] if headings else []
     for first, *others in rows:
-        cells = "".join(f"<td>{_text(one)}</td>" for one in others)
+        cells = "".join(f"<td>{_text(cell)}</td>" for cell in others)
         header = f"<th scope='row'>{_text(first)}</th>" if first else "<td></td>"
         lines.append(f"<tr>{header}{cells}</tr>")
     return f"<div class='wide' tabindex='0'><table>{''.join(lines)}</table></div>"
@@ -288,5 +291,5 @@ def _text(words: str) -> str:
 
 
 def as_script(specs: Sequence[Spec]) -> str:
-    """Return charts as JSON that may stand in a script of a page, whatever their texts are."""
+    """Return charts as JSON that is safe inside a script of a page, whatever their texts."""
     return json.dumps(specs, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -27,6 +27,7 @@ from ansorc.schedule.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {
+    "index.md": "README.md",
     "project/architecture.md": "ARCHITECTURE.md",
     "project/contributing.md": "CONTRIBUTING.md",
     "project/security.md": "SECURITY.md",
@@ -37,7 +38,7 @@ OUTSIDE = {
 """Pages of the site that are files of the repository."""
 MAX_WIDTH = 76
 """Of two programs beside each other, in characters."""
-_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+_LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -50,7 +51,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the pages that are made, and the pictures of those that are outside of docs/."""
     made = {page: (ROOT / source).read_text() for page, source in OUTSIDE.items()}
     made["reference/runtime.md"] += _header()
     made["reference/operators.md"] = operators_page()
@@ -58,11 +59,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made["reference/steps.md"] = steps_page()
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
+    for picture in (ROOT / "bench").rglob("*.png"):
+        name = picture.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(picture)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links from their places in the repository to pages of the site.
+    """Lead links and pictures from their places in the repository to those of the site.
 
     What is no page of the site, such as a file of code, stays as text.
     """
@@ -80,9 +84,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         wanted = pages.get(target, target.removeprefix("docs/"))
         if files.get_file_from_path(wanted) is None:
             return text
-        return (
-            f"[{text}]({posixpath.relpath(wanted, posixpath.dirname(uri) or '.')}{hash_}{anchor})"
-        )
+        to = posixpath.relpath(wanted, posixpath.dirname(uri) or ".")
+        mark = "!" if found.group().startswith("!") else ""
+        return f"{mark}[{text}]({to}{hash_}{anchor})"
 
     parts = re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if part.startswith("```") else _LINK.sub(led, part) for part in parts)

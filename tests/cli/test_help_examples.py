@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,20 @@ def test_the_examples_work_one_after_another(
     ):
         assert Path(made).stat().st_size > 0
     assert Path("saved.db").exists()
+
+
+def test_the_first_steps_are_told_and_work(cli: CommandLine) -> None:
+    told = cli.run().err
+    assert "\nFirst steps:\n" in told
+    assert max(map(len, told.splitlines())) <= 80
+    blocks = re.split(r"((?:^ {6}.*\n|^\n)+)", told.partition("First steps:")[2], flags=re.M)
+    _, _, _, file, between, commands_told, after = blocks
+    assert between.strip().startswith("Find a fast program")
+    assert "net.onnx" in after
+    Path("gemm.py").write_text(textwrap.dedent(file))
+    steps = [shlex.split(line)[1:] for line in commands_told.strip().splitlines()]
+    assert [step[0] for step in steps] == ["tune", "build", "run"]
+    for arguments in steps:
+        ended = cli.run(*(TRIALS if word == "200" else word for word in arguments))
+        assert ended.code == 0, (arguments, ended)
+    assert Path("matmul.so").stat().st_size > 0

@@ -19,7 +19,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.graph.network import Network
-from ansorc.report.history import History, retrained
+from ansorc.report.history import History, retrain
 from ansorc.report.sections import task_sections
 from ansorc.schedule import replay
 from ansorc.search.measure.result import FailureKind
@@ -180,14 +180,14 @@ def test_a_model_is_asked_only_of_what_it_has_not_seen(tuned_file: Path) -> None
     with Records.open(tuned_file, read_only=True) as records:
         (holding,) = records.holdings()
         history = History.of(records, holding)
-    forecasts, qualities = retrained(history)
+    forecasts, qualities = retrain(history)
     first = next(begin for begin, _ in history.rounds if begin >= 8)
     assert [one.trial for one in forecasts] == list(range(first + 1, 29))
     assert all(0.0 <= one.quality.pairwise <= 1.0 for one in qualities)
     for one in forecasts:
         assert one.measured_s == history.records[one.trial - 1].median_s
     early = replace(history, records=history.records[: forecasts[0].trial])
-    again, _ = retrained(early)
+    again, _ = retrain(early)
     assert again == forecasts[:1]  # later trials change nothing
 
 

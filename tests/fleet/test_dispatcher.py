@@ -12,7 +12,7 @@ from ansorc.errors import MeasureError
 from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, Presence
 from ansorc.fleet.connection import ConnectionLost, FleetOptions
 from ansorc.fleet.dispatcher import Dispatcher
-from ansorc.fleet.jobs import ANSWER, JOB, decoded, fault_message, results_message, sources_of
+from ansorc.fleet.jobs import ANSWER, JOB, decode, fault_message, results_message, sources_of
 from ansorc.fleet.members import Members
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
 from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
@@ -98,7 +98,7 @@ class Cluster:
 
 
 def answer(what: str, signed: bytes) -> bytes:
-    job = decoded(KEY.verified(JOB, signed))
+    job = decode(KEY.verify(JOB, signed))
     if what == "forged":
         return signed
     if what == "fault":

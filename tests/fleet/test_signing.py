@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ansorc.errors import OptionError
-from ansorc.fleet.announcement import Announcement, calibrated, kept_together
+from ansorc.fleet.announcement import Announcement, calibrate, kept_together
 from ansorc.fleet.device import FleetDevice
-from ansorc.fleet.jobs import ANSWER, JOB, decoded
+from ansorc.fleet.jobs import ANSWER, JOB, decode
 from ansorc.fleet.signing import KEY_BYTES, FleetKey, SignatureError
 from ansorc.search.measure.messages import Message
 
@@ -45,14 +45,14 @@ def test_what_is_not_signed_for_the_purpose_is_refused_in_words() -> None:
     forged = FleetKey(b"x" * KEY_BYTES).sign(JOB, job)
     changed = KEY.sign(JOB, job)[:-1] + b"?"
     for bad in (job, forged, changed, KEY.sign(ANSWER, job), b""):
-        answer = decoded(KEY.verified(ANSWER, made.answer(bad)))
+        answer = decode(KEY.verify(ANSWER, made.answer(bad)))
         assert "refused" in answer.text("fault")
         assert "not signed with the key" in answer.text("fault")
     assert made.refused == 5
     assert not labour.jobs
-    assert decoded(KEY.verified(ANSWER, made.answer(KEY.sign(JOB, job)))).text("job") == "1"
+    assert decode(KEY.verify(ANSWER, made.answer(KEY.sign(JOB, job)))).text("job") == "1"
     full = KEY.sign(JOB, Message({"job": "2", "kind": "disk"}).encode())
-    assert "No space left" in decoded(KEY.verified(ANSWER, made.answer(full))).text("fault")
+    assert "No space left" in decode(KEY.verify(ANSWER, made.answer(full))).text("fault")
     made.close()
 
 
@@ -60,10 +60,10 @@ def test_what_is_not_signed_for_the_purpose_is_refused_in_words() -> None:
 def test_times_of_a_device_that_has_become_another_are_its_fault(factor: float) -> None:
     made = FleetDevice(device(), KEY, Echo(), lambda enough_s: 1e-3 * factor)
     measure = Message({"job": "1", "kind": "measure"}).encode()
-    fault = decoded(KEY.verified(ANSWER, made.answer(KEY.sign(JOB, measure)))).text("fault")
+    fault = decode(KEY.verify(ANSWER, made.answer(KEY.sign(JOB, measure)))).text("fault")
     assert ("its clock is wrong" in fault) == (factor in {3.0, 1 / 3})
     build = Message({"job": "2", "kind": "build"}).encode()
-    assert not decoded(KEY.verified(ANSWER, made.answer(KEY.sign(JOB, build)))).text("fault")
+    assert not decode(KEY.verify(ANSWER, made.answer(KEY.sign(JOB, build)))).text("fault")
     assert made.report().faults == (factor in {3.0, 1 / 3})
     made.close()
 
@@ -72,19 +72,19 @@ def test_a_worker_unpickles_one_function_and_no_code() -> None:
     pytest.importorskip("distributed", reason="a fleet needs the package distributed")
     from ansorc.fleet import engine  # noqa: PLC0415 - not without Dask
 
-    assert engine.restricted_loads(pickle.dumps(engine.serve)) is engine.serve
+    assert engine.load_admitted(pickle.dumps(engine.serve)) is engine.serve
     for harmful in (subprocess.run, eval, Path, engine.run_devices):
         with pytest.raises(pickle.UnpicklingError, match="refused"):
-            engine.restricted_loads(pickle.dumps(harmful))
+            engine.load_admitted(pickle.dumps(harmful))
 
 
 def test_a_key_is_secret_and_made_once(tmp_path: Path) -> None:
     path = FleetKey.create(tmp_path / "a" / "key")
     assert path.stat().st_mode & 0o777 == 0o600
     signed = FleetKey.read(path).sign(JOB, b"x")
-    assert FleetKey.read(path).verified(JOB, signed) == b"x"
+    assert FleetKey.read(path).verify(JOB, signed) == b"x"
     with pytest.raises(SignatureError):
-        FleetKey.read(path).verified(ANSWER, signed)
+        FleetKey.read(path).verify(ANSWER, signed)
     with pytest.raises(OptionError, match="there already"):
         FleetKey.create(path)
     path.chmod(0o644)
@@ -110,6 +110,6 @@ def test_devices_whose_probes_or_machines_differ_are_kept_apart() -> None:
 
 def test_the_probe_takes_the_shortest_time() -> None:
     times = iter([0.0, 5.0, 5.0, 7.0] + [t for k in range(58) for t in (10.0 * k, 10.0 * k + 3)])
-    assert calibrated(lambda threads: None, lambda: next(times)) == 2.0
+    assert calibrate(lambda threads: None, lambda: next(times)) == 2.0
     times = iter([0.0, 5.0, 5.0, 7.0])
-    assert calibrated(lambda threads: None, lambda: next(times), enough_s=2.5) == 2.0
+    assert calibrate(lambda threads: None, lambda: next(times), enough_s=2.5) == 2.0

@@ -18,7 +18,7 @@ from ansorc.fleet.jobs import (
     ANSWER,
     JOB,
     TaskOrder,
-    decoded,
+    decode,
     job_message,
     results_of,
     sources_of,
@@ -130,7 +130,7 @@ def test_jobs_of_a_fleet_are_done_on_a_board(board: ac.Board) -> None:
     source = Source.of_function(to_text(ac.lower(ac.schedule(task.dag))))
 
     def answer(job: Message) -> Message:
-        return decoded(key.verified(ANSWER, device.answer(key.sign(JOB, job.encode()))))
+        return decode(key.verify(ANSWER, device.answer(key.sign(JOB, job.encode()))))
 
     try:
         built = answer(job_message(order, "build", "1", [source]))
