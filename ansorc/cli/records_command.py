@@ -284,7 +284,8 @@ def _of_task(holding: Holding) -> Fields:
     return {
         "task": holding.task_key, "name": holding.name, "target": holding.target,
         "cpu": environment.cpu, "cores": environment.cores, "threads": environment.running,
-        "cache": environment.cache, "short": holding.task_key[:12], "machine": _machine(environment),
+        "cache": environment.cache, "short": holding.task_key[:12],
+        "machine": _machine(environment),
     }  # fmt: skip
 
 
