@@ -283,8 +283,9 @@ def _of_task(holding: Holding) -> Fields:
     environment = holding.environment
     return {
         "task": holding.task_key, "name": holding.name, "target": holding.target,
-        "cpu": environment.cpu, "cores": environment.cores, "threads": environment.running, "cache": environment.cache,
-        "short": holding.task_key[:12], "machine": _machine(environment),
+        "cpu": environment.cpu, "cores": environment.cores, "threads": environment.running,
+        "cache": environment.cache, "short": holding.task_key[:12],
+        "machine": _machine(environment),
     }  # fmt: skip
 
 

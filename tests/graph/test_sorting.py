@@ -22,8 +22,9 @@ EDGES = np.array([-np.inf, -3.0, -1.0, -1.0, 0.0, 0.5, 2.0, 70.0], np.float32)
 DTYPES = ("float32", "float64", "int32", "int64", "float32")
 
 FUNCTIONS: dict[str, Callable[[Any, int, int], Any]] = {
-    "sort": lambda x, axis, k: x.sort(dim=axis, descending=k % 2 > 0),
-    "argsort": lambda x, axis, k: x.argsort(axis, k % 2 > 0),
+    # Stable, as PyTorch orders equal elements otherwise in any way that the CPU is fast at.
+    "sort": lambda x, axis, k: x.sort(stable=True, dim=axis, descending=k % 2 > 0),
+    "argsort": lambda x, axis, k: x.argsort(stable=True, dim=axis, descending=k % 2 > 0),
     "msort": lambda x, axis, k: x.msort(),
     "topk": lambda x, axis, k: x.topk(k, axis, largest=k % 2 > 0)[0],
     "kthvalue": lambda x, axis, k: x.kthvalue(k, axis)[0],

@@ -6,6 +6,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from ansorc.errors import GraphError
@@ -232,7 +233,7 @@ def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
             for one in results
         ),
         frozenset([*parts, *([0] if others or not parts else [])]),
-        is_view, is_assertion(node), _where(node.meta.get("stack_trace") or ""), node,
+        is_view, is_assertion(node), _where(torch, node.meta.get("stack_trace") or ""), node,
     )  # fmt: skip
 
 
@@ -263,9 +264,14 @@ def _argument(torch: Any, value: Any, names: _ExportedNames) -> TorchArgument:
     return _dtype_name(value)
 
 
-def _where(trace: str) -> str:
-    """The last line of a stack trace that is not PyTorch's own."""
-    frames = [one for one in _FRAME.finditer(trace) if "/torch/" not in one["file"]]
+def _where(torch: Any, trace: str) -> str:
+    """Return the last line of a stack trace that is not PyTorch's own."""
+    own = str(Path(torch.__file__).parent), "site-packages/torch/"
+    frames = [
+        frame
+        for frame in _FRAME.finditer(trace)
+        if not any(folder in frame["file"] for folder in own)
+    ]
     if not frames:
         return ""
     last = frames[-1]
