@@ -140,13 +140,13 @@ def default_steps(
     sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
     if sketches:
         return _fastest(sketches, like=like)
-    others = _redefined(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
+    others = _redefine(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
     sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
     borders = frozenset(op.name for op in dag.ops if is_border(dag, op))
-    made = _fastest(sketches, borders, like)
+    chosen = _fastest(sketches, borders, like)
     if not borders:
-        return made
-    return settled_borders(dag, target, made, lambda: _fastest(sketches, like=like))
+        return chosen
+    return settled_borders(dag, target, chosen, lambda: _fastest(sketches, like=like))
 
 
 def estimated(sketch: Sketch, genes: Genes) -> Cycles:
@@ -165,17 +165,18 @@ def _fastest(
 ) -> Steps:
     """Return the program that seems best if the stages `without` took no time."""
     pools = sorted((pool for sketch in sketches for pool in _pools(sketch, without)), key=_best)
-    alike = [pool for one in pools for known in like for pool in _pool_like(one, known)]
+    alike = [pool for candidate in pools for known in like for pool in _pool_like(candidate, known)]
     if alike:
-        chosen = min(map(_evolved, alike), key=_best)
+        chosen = min(map(_evolve, alike), key=_best)
         if len(like) >= MOST_LAYOUTS or _best(chosen) <= ALIKE * _best(pools[0]):
-            return steps(chosen.sketch, _settled(chosen))
+            return steps(chosen.sketch, _settle(chosen))
     near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
-    pool = min(map(_evolved, near), key=_best)
-    return steps(pool.sketch, _settled(pool))
+    pool = min(map(_evolve, near), key=_best)
+    return steps(pool.sketch, _settle(pool))
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
+    """Return the sketches of the definition itself: as they are, and with an operand packed."""
     firsts = [
         generate(dag, target, rules, most=1)[0]
         for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
@@ -184,32 +185,33 @@ def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sk
     return tuple(sketch for first in fused.values() for sketch in (first, *packed(first)))
 
 
-def _redefined(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
-    """The sketches of other definitions."""
+def _redefine(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
+    """Return the sketches of other definitions."""
     made = [sketch for sketch in generate(dag, target, REDEFINED) if is_redefined(sketch)]
     return tuple(laid_out(sketch) if rewrite_layout else sketch for sketch in made)
 
 
 def _leaves_caches(sketch: Sketch) -> bool:
-    """Whether another definition holds more in root stages than the second caches, or reads in
-    blocks more constants than one of them.
+    """Return whether another definition holds more than the second caches do.
 
-    The constants of root stages may take half of the last cache: 14×14, 256 to 256 in batch 1 took
-    0.71 ms instead of 1.44 on a Zen 4.
+    Its root stages may be too large for all of them, or its blocks may read more constants than
+    one of them holds. The constants of root stages may take half of the last cache: 14×14, 256 to
+    256 in batch 1 took 0.71 ms instead of 1.44 on a Zen 4.
     """
     stages, target = sketch.state.stages, sketch.target
-    own = target.cache_bytes[1]
+    own_bytes = target.cache_bytes[1]
     roots = [stage for stage in stages if isinstance(stage.attach, Root)]
     inside = [s for s in stages if isinstance(s.attach, At) and s.op.reduce_axes]
-    held = [buffer for s in roots if not s.is_output for buffer in s.op.buffers]
+    buffers = [buffer for s in roots if not s.is_output for buffer in s.op.buffers]
     return is_redefined(sketch) and (
-        any(buffer.bytes > own * target.cores for buffer in held)
+        any(buffer.bytes > own_bytes * target.cores for buffer in buffers)
         or any(b.bytes > target.cache_bytes[-1] // 2 for s in roots for b in _constants(s))
-        or any(b.bytes > own for s in inside for b in _constants(s))
+        or any(b.bytes > own_bytes for s in inside for b in _constants(s))
     )
 
 
 def _constants(stage: Stage) -> list[Buffer]:
+    """Return the constant buffers that the stage reads."""
     return [buffer for buffer in stage.op.reads if buffer.constant]
 
 
@@ -229,29 +231,29 @@ class Pool:
 
 
 def _pools(sketch: Sketch, without: frozenset[str]) -> Iterator[Pool]:
-    """Random programs with the plain stages in their first place, and fewer in another."""
+    """Yield random programs with the plain stages in their first place, and fewer in another."""
     penalty, places = (PENALTY_LEAVING, 1) if _leaves_caches(sketch) else (1.0, PLACES)
     if any(isinstance(step, RFactor) for step in sketch.steps):
         penalty *= PENALTY_SHARES
     for number, whole in enumerate(completed(sketch, places, UNROLL_LIMITS)):
         genes = sample_on_cpu(whole, ROWS_ELSEWHERE if number else ROWS, np.random.default_rng(0))
-        own = penalty * (PENALTY_ELSEWHERE if number else 1.0)
-        yield Pool(whole, *_evaluated(whole, genes, without), without, own)
+        factor = penalty * (PENALTY_ELSEWHERE if number else 1.0)
+        yield Pool(whole, *_evaluate(whole, genes, without), without, factor)
 
 
 def _pool_like(pool: Pool, known: Steps) -> Iterator[Pool]:
-    """Programs of the pool's sketch that lay constants out as the program `known` does."""
+    """Yield the pool with constants laid out as in the program `known`, if the sketch can."""
     kept = kept_columns(pool.sketch, known)
     if kept is None:
         return
     genes = _with_kept(pool.sketch, pool.genes, kept)
     if len(genes):
-        genes, cycles = _evaluated(pool.sketch, genes, pool.without)
+        genes, cycles = _evaluate(pool.sketch, genes, pool.without)
         yield replace(pool, genes=genes, cycles=cycles, kept=kept)
 
 
 def _with_kept(sketch: Sketch, genes: Genes, kept: Mapping[int, int]) -> Genes:
-    """The rows with the genes `kept`, those left out that are then no programs."""
+    """Return the legal rows after the genes `kept` are set in all rows."""
     if not kept:
         return genes
     genes = genes.copy()
@@ -261,12 +263,12 @@ def _with_kept(sketch: Sketch, genes: Genes, kept: Mapping[int, int]) -> Genes:
 
 
 def _best(pool: Pool) -> float:
-    """The least cycles; what is rather uncertain has to be worth it."""
+    """Return the least cycles, times the penalty for an uncertain estimate."""
     return float(pool.cycles.min()) * pool.penalty
 
 
-def _evolved(pool: Pool) -> Pool:
-    """The pool after rounds of mutations."""
+def _evolve(pool: Pool) -> Pool:
+    """Return the pool after rounds of mutations."""
     rng = np.random.default_rng(0)
     rounds = WINDOW_ROUNDS if any(_has_windows(s.op) for s in pool.sketch.state.stages) else ROUNDS
     for _ in range(rounds if pool.sketch.variables else 0):
@@ -275,13 +277,13 @@ def _evolved(pool: Pool) -> Pool:
 
 
 def _next(pool: Pool, rng: np.random.Generator) -> Pool:
-    """The best programs of the pool and mutations of them."""
+    """Return the best programs of the pool and mutations of them."""
     best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
     parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
-    made = _with_kept(pool.sketch, mutate(pool.sketch, parents, rng), pool.kept)
-    if not len(made):
+    children = _with_kept(pool.sketch, mutate(pool.sketch, parents, rng), pool.kept)
+    if not len(children):
         return pool
-    genes, cycles = _evaluated(pool.sketch, made, pool.without)
+    genes, cycles = _evaluate(pool.sketch, children, pool.without)
     return replace(
         pool,
         genes=np.concatenate([pool.genes[best], genes]),
@@ -289,8 +291,8 @@ def _next(pool: Pool, rng: np.random.Generator) -> Pool:
     )
 
 
-def _settled(pool: Pool) -> Genes:
-    """Return the best program, or one near it whose copies read out registers."""
+def _settle(pool: Pool) -> Genes:
+    """Return the best program, or one near it whose copies read from registers."""
     order = np.argsort(pool.cycles, kind="stable")
     order = order[pool.cycles[order] <= HELD * pool.cycles.min()]
     sketch, genes = pool.sketch, pool.genes[order]
@@ -304,8 +306,8 @@ def _settled(pool: Pool) -> Genes:
     return genes[np.argmax(is_held)]
 
 
-def _evaluated(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[Genes, Cycles]:
-    """The rows with the choices made for them, and their estimated cycles."""
+def _evaluate(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[Genes, Cycles]:
+    """Return the rows with parallel loops and unrolling chosen, and their estimated cycles."""
     state = population_state(sketch, genes)
     is_narrow = sketch.target.vector_bytes <= 16
     limits = (
@@ -313,16 +315,19 @@ def _evaluated(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[G
     )
     if sum(bool(s.op.reduce_axes) for s in state.stages if not s.is_inlined) > MANY_REDUCTIONS:
         return _with_limit(sketch, state, genes, without, 0)
-    found, cycles = _with_limit(sketch, state, genes, without, limits[0])
+    narrow, cycles = _with_limit(sketch, state, genes, without, limits[0])
     if any(_has_windows(stage.op) for stage in state.stages):
         others, less = _with_limit(sketch, state, genes, without, limits[1])
         better = less < WINDOW_GAIN * cycles
-        return np.where(better[:, None], others, found), np.where(better, less, cycles)
-    return found, cycles
+        return np.where(better[:, None], others, narrow), np.where(better, less, cycles)
+    return narrow, cycles
 
 
 def _has_windows(op: ComputeOp) -> bool:
-    """Whether neighbouring results share terms that unrolling their last loop brings together."""
+    """Return whether neighbouring results share terms.
+
+    Unrolling the last reduction loop brings these terms together.
+    """
     return any(
         step_along(index, op.reduce_axes[-1].name)
         and any(step_along(index, axis.name) for axis in op.axes)
@@ -334,7 +339,7 @@ def _has_windows(op: ComputeOp) -> bool:
 def _with_limit(
     sketch: Sketch, state: State, genes: Genes, without: frozenset[str], limit: int
 ) -> tuple[Genes, Cycles]:
-    """The rows with loops unrolled up to `limit` copies."""
+    """Return the rows with loops unrolled up to `limit` copies, and their estimated cycles."""
     genes, rows = genes.copy(), len(genes)
     counted = [s for s in state.stages if not without & {s.name, root_of(state, s.name)}]
     roots = [stage.name for stage in counted if isinstance(stage.attach, Root)]
@@ -342,8 +347,8 @@ def _with_limit(
     nests = LoopNests(state, rows, {f"unroll:{stage.name}": limit for stage in state.stages})
     for stage in counted:
         if not stage.is_inlined:
-            found = Statement(nests, nests.nest(stage), sketch.target).estimate
-            serial[root_of(state, stage.name)] += found.total_cycles
+            estimate = Statement(nests, nests.nest(stage), sketch.target).estimate
+            serial[root_of(state, stage.name)] += estimate.total_cycles
     outer: dict[str, list[Extent]] = {name: [] for name in roots}
     for choice in sketch.choices:
         if isinstance(choice, ParallelLoops) and choice.stage in roots:
@@ -374,12 +379,12 @@ class RootLoops:
         """
         best, count = np.full(len(self.serial), np.inf), np.zeros(len(self.serial), dtype=np.int64)
         chunks = np.ones(len(self.serial), dtype=np.int64)
-        for place, extent in enumerate(self.extents, start=1):
+        for loops, extent in enumerate(self.extents, start=1):
             chunks = chunks * as_array(extent)
             cycles = self.serial * -(-chunks // target.cores) / chunks + target.costs.fork
             better = (chunks > 1) & (cycles < 0.98 * best)
             best = np.where(better, cycles, best)
-            count = np.where(better, place, count)
+            count = np.where(better, loops, count)
         return count, np.where(count > 0, best, self.serial)
 
 
@@ -398,7 +403,7 @@ def parallel_loops(
         pays = cycles < 0.98 * roots[name].serial
         each[name] = np.where(pays, count, 0), np.where(pays, cycles, roots[name].serial)
     none = {name: (np.zeros_like(count), roots[name].serial) for name, (count, _) in shared.items()}
-    handed = _handed_over(state, roots, target)
+    handed = _count_shared_bytes(state, roots, target)
     counts, best = {name: count for name, (count, _) in each.items()}, _cycles(each, handed, target)
     for way in (shared, none):
         cycles = _cycles(way, handed, target)
@@ -409,7 +414,7 @@ def parallel_loops(
 
 
 def _cycles(way: Way, handed: Mapping[tuple[str, str], int], target: Target) -> Cycles:
-    """The cycles of all stages, and of handing over what one thread has to all, or all to one."""
+    """Return the cycles of all stages, and of moving data between one thread and many."""
     total = np.sum([cycles for _, cycles in way.values()], axis=0)
     for (source, reader), size in handed.items():
         part = size / target.cores / target.costs.handed_bytes
@@ -420,20 +425,20 @@ def _cycles(way: Way, handed: Mapping[tuple[str, str], int], target: Target) -> 
     return total
 
 
-def _handed_over(
+def _count_shared_bytes(
     state: State, roots: Mapping[str, RootLoops], target: Target
 ) -> dict[tuple[str, str], int]:
-    """The bytes that `roots` have of each other, as far as the second caches hold them."""
+    """Return the bytes that `roots` read of each other, at most what the second caches hold."""
     held = target.cores * target.cache_bytes[1]
-    found: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], int] = {}
     for stage in state.stages:
         reader = root_of(state, stage.name)
         for source in (each for each in state.stages if reader in roots and each.name in roots):
             if source.name != reader and not stage.is_inlined:
                 size = sum(buffer.bytes for buffer in source.op.buffers if buffer in stage.op.reads)
                 if size:
-                    found[source.name, reader] = min(size, held)
-    return found
+                    sizes[source.name, reader] = min(size, held)
+    return sizes
 
 
 def root_of(state: State, name: str) -> str:

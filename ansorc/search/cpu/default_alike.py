@@ -28,7 +28,7 @@ def kept_columns(sketch: Sketch, steps: Steps) -> Mapping[int, int] | None:
     chosen = _holes_of(sketch, steps)
     if chosen is None:
         return None
-    found: dict[int, int] = {}
+    genes: dict[int, int] = {}
     axes = _constant_axes(sketch)
     for column, variable in enumerate(sketch.variables):
         if (variable.stage, variable.axis) not in axes:
@@ -39,33 +39,36 @@ def kept_columns(sketch: Sketch, steps: Steps) -> Mapping[int, int] | None:
             fits &= np.prod(rows[:, list(levels)], axis=1) == length
         if not fits.any():
             return None
-        found[column] = int(np.argmax(fits))
-    return found
+        genes[column] = int(np.argmax(fits))
+    return genes
 
 
 def _holes_of(sketch: Sketch, steps: Steps) -> dict[str, dict[tuple[int, ...], int]] | None:
-    """The lengths that `steps` has where `sketch` has holes, by variable and levels."""
+    """Return the lengths in `steps` where `sketch` has holes, by variable and levels.
+
+    Return None if the steps differ in anything else.
+    """
     stages = _readers(sketch)
     mine, others = (
-        [one for one in listed if one.stage in stages and not isinstance(one, _MARKS)]
+        [step for step in listed if step.stage in stages and not isinstance(step, _MARKS)]
         for listed in (sketch.steps, steps)
     )
     if len(mine) != len(others):
         return None
-    found: dict[str, dict[tuple[int, ...], int]] = {}
-    for own, other in zip(mine, others, strict=True):
-        if not isinstance(own, Split) or not isinstance(other, Split):
-            if own != other:
+    lengths: dict[str, dict[tuple[int, ...], int]] = {}
+    for open_step, other in zip(mine, others, strict=True):
+        if not isinstance(open_step, Split) or not isinstance(other, Split):
+            if open_step != other:
                 return None
             continue
-        if (own.stage, own.iterator, len(own.lengths)) != (
+        if (open_step.stage, open_step.iterator, len(open_step.lengths)) != (
             other.stage, other.iterator, len(other.lengths),
         ):  # fmt: skip
             return None
-        for length, value in zip(own.lengths, other.lengths, strict=True):
+        for length, value in zip(open_step.lengths, other.lengths, strict=True):
             if isinstance(length, Hole) and isinstance(value, int):
-                found.setdefault(length.variable, {})[length.levels] = value
-    return found
+                lengths.setdefault(length.variable, {})[length.levels] = value
+    return lengths
 
 
 _MARKS = (ComputeInline, Fuse, Parallelize, Pragma, Unroll, Vectorize)
@@ -73,23 +76,23 @@ _MARKS = (ComputeInline, Fuse, Parallelize, Pragma, Unroll, Vectorize)
 
 
 def _readers(sketch: Sketch) -> set[str]:
-    """The stages that read constants, and those in whose loops they are computed."""
+    """Return the stages that read constants, and those in whose loops they are computed."""
     state = sketch.state
-    found = {stage for stage, _ in _constant_axes(sketch)}
-    waiting = list(found)
+    readers = {stage for stage, _ in _constant_axes(sketch)}
+    waiting = list(readers)
     while waiting:
         attach = state.stage(waiting.pop()).attach
-        if isinstance(attach, At) and attach.stage not in found:
-            found.add(attach.stage)
+        if isinstance(attach, At) and attach.stage not in readers:
+            readers.add(attach.stage)
             waiting.append(attach.stage)
-    return found
+    return readers
 
 
 def _constant_axes(sketch: Sketch) -> set[tuple[str, str]]:
-    """The axes that walk over constants, each with the stage that it is of."""
-    found: set[tuple[str, str]] = set()
+    """Return the axes that walk over constants, as pairs of stage and axis."""
+    axes: set[tuple[str, str]] = set()
     for stage in sketch.state.stages:
         for load in stage.op.loads:
             forms = map(affine, load.indices if load.buffer.constant else ())
-            found |= {(stage.name, axis) for form in forms if form for axis in form.terms}
-    return found
+            axes |= {(stage.name, axis) for form in forms if form for axis in form.terms}
+    return axes

@@ -25,7 +25,7 @@ MOST_TESTS = 0.1
 """Tests for each operation at most, copies and vectors counted as one each. Measured with up to
 0.05, a first layer of 7x7, which gains by it."""
 CERTAIN = 0.8
-"""The cycles with which a program is taken instead of the preferred one, in those of that one."""
+"""Another program is taken if it needs less than this share of the preferred one's cycles."""
 
 
 def settled_borders(
@@ -43,19 +43,19 @@ def settled_borders(
         return inlined
     other = counting()
     in_place = _read_in_place(dag, target, other)
-    found, least = (in_place, float("inf")) if inlined is steps else (inlined, least)
+    best, least = (in_place, float("inf")) if inlined is steps else (inlined, least)
     for tried in (in_place, other):
         if (cycles := _cycles(dag, target, tried)) < CERTAIN * least:
-            found, least = tried, cycles
-    return found
+            best, least = tried, cycles
+    return best
 
 
 def _cycles(dag: ComputeDAG, target: Target, steps: Steps, without: Container[str] = ()) -> float:
-    """The cycles of all stages on one core, as estimated, but of those `without`."""
+    """Return the estimated cycles of all stages but those `without`, on one core."""
     nests = LoopNests(replay(dag, steps), 1)
     counted = [s for s in nests.state.stages if not s.is_inlined and s.name not in without]
-    found = [Statement(nests, nests.nest(stage), target).estimate for stage in counted]
-    return sum(each.total_cycles.item() for each in found)
+    estimates = [Statement(nests, nests.nest(stage), target).estimate for stage in counted]
+    return sum(each.total_cycles.item() for each in estimates)
 
 
 def _read_in_place(dag: ComputeDAG, target: Target, steps: Steps) -> Steps:
@@ -68,9 +68,9 @@ def _read_in_place(dag: ComputeDAG, target: Target, steps: Steps) -> Steps:
     borders = [name for name in names if not _is_gathered(state, name)]
     if not borders:
         return steps
-    inlined = _inlined(steps, borders)
+    inlined = _inline(steps, borders)
     loops = prepare(lower(replay(dag, inlined)), target)
-    tests, operations = _executed(loops.body)
+    tests, operations = _count_executed(loops.body)
     return inlined if tests <= MOST_TESTS * operations else steps
 
 
@@ -84,7 +84,10 @@ def is_border(dag: ComputeDAG, op: ComputeOp) -> bool:
 
 
 def _may_go(steps: Steps, name: str) -> bool:
-    """Whether `name` is no part of its reader yet, and nothing is made of it or computed in it."""
+    """Return whether `name` can be inlined.
+
+    It is not inlined yet, nothing is made of it, and nothing is computed in its loops.
+    """
     return not any(
         isinstance(step, CacheRead | CacheWrite | ComputeInline | RFactor)
         if step.stage == name
@@ -94,13 +97,16 @@ def _may_go(steps: Steps, name: str) -> bool:
 
 
 def _is_gathered(state: State, name: str) -> bool:
-    """Whether vectors of the border's reader would lie across memory without it: it transposes."""
+    """Return whether inlining the border makes vectors of its reader gather.
+
+    This is so where the border transposes: without it a vector lies across memory.
+    """
     border = state.stage(name).op
     for reader in state.readers(name):
         lanes = [it.axis for it in reader.iterators if it.mark is Mark.VECTORIZE]
-        for place, axis in enumerate(border.axes):
+        for dimension, axis in enumerate(border.axes):
             along = any(
-                step_along(access[place], each)
+                step_along(access[dimension], each)
                 for access in reads_of(reader.op, border)
                 for each in lanes
             )
@@ -114,31 +120,32 @@ def _is_gathered(state: State, name: str) -> bool:
 
 
 def _is_moved(value: Expr) -> bool:
+    """Return whether `value` is a load or a constant, maybe chosen by conditions."""
     if isinstance(value, Select):
         return _is_moved(value.then) and _is_moved(value.otherwise)
     return isinstance(value, Load | Const)
 
 
-def _inlined(steps: Steps, names: list[str]) -> Steps:
-    """The steps without those of the stages `names`, which are inlined after redefinitions."""
+def _inline(steps: Steps, names: list[str]) -> Steps:
+    """Return the steps with the stages `names` inlined, after the redefinitions."""
     first = tuple(step for step in steps if isinstance(step, Redefine))
     rest = tuple(s for s in steps if not isinstance(s, Redefine) and s.stage not in names)
     return (*first, *map(ComputeInline, names), *rest)
 
 
-def _executed(stmt: Stmt) -> tuple[int, int]:
-    """The tests and the operations that `stmt` executes, the larger arm of each If counted."""
+def _count_executed(stmt: Stmt) -> tuple[int, int]:
+    """Return how many tests and operations `stmt` executes; of an If, the larger arm's."""
     match stmt:
         case For(_, extent, _, body):
-            tests, operations = _executed(body)
+            tests, operations = _count_executed(body)
             return extent * tests, extent * operations
         case If():
-            arms = [_executed(arm) for arm in substatements(stmt)]
+            arms = [_count_executed(arm) for arm in substatements(stmt)]
             return 1 + max(arm[0] for arm in arms), max(arm[1] for arm in arms)
         case Store(_, _, value):
             parts = list(walk(value))
             tests = sum(isinstance(part, Select) for part in parts)
             return tests, sum(isinstance(part, Binary | Call) for part in parts)
         case _:
-            found = [_executed(part) for part in substatements(stmt)]
-            return sum(tests for tests, _ in found), sum(operations for _, operations in found)
+            counts = [_count_executed(part) for part in substatements(stmt)]
+            return sum(tests for tests, _ in counts), sum(operations for _, operations in counts)

@@ -21,18 +21,18 @@ def table_on_cpu(variable: TileVariable) -> TileTable:
 
 def columns_of(sketch: Sketch, tile: RegisterTile) -> list[int]:
     """Return the columns of the genes that make up a register tile."""
-    places = {variable.name: place for place, variable in enumerate(sketch.variables)}
-    return [places[name] for name in tile.variables]
+    columns = {variable.name: column for column, variable in enumerate(sketch.variables)}
+    return [columns[name] for name in tile.variables]
 
 
 def register_vectors(sketch: Sketch, tile: RegisterTile, genes: Genes) -> IntArray:
     """Return [rows]: the vectors in the register tile of a tiled stage."""
     is_masked = sketch.target.masks_remainders(in_registers=True)
     total = np.ones(genes.shape[:-1], dtype=np.int64)
-    for place, column in enumerate(columns_of(sketch, tile)):
+    for axis, column in enumerate(columns_of(sketch, tile)):
         variable = sketch.variables[column]
         innermost = table_on_cpu(variable).rows[:, -1]
-        if place == tile.vector:
+        if axis == tile.vector:
             innermost = vector_pieces(innermost, max(1, variable.lanes), is_masked=is_masked)
         total *= innermost[genes[..., column]]
     return total

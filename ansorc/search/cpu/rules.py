@@ -106,15 +106,15 @@ def completed_on_cpu(
 
 
 def _is_usual(sketch: Sketch) -> bool:
-    """Whether `sketch` is of the definition itself, by rules that are always there."""
+    """Return whether `sketch` keeps the definition and is made by built-in rules."""
     is_special = is_redefined(sketch) or is_tensorized(sketch)
     return not is_special and user_rule_of(sketch) is None
 
 
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
-    """Yield the whole sketches that `sketch` is the structure of."""
+    """Yield the whole sketches that complete the structure `sketch`."""
     _, placement = _SPACES[options.space]
-    first = laid_out(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
+    laid = laid_out(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
     is_packed = options.space != "full" or is_tensorized(sketch)
-    for variant in (first, *(() if is_packed else packed(first))):
+    for variant in (laid, *(() if is_packed else packed(laid))):
         yield from completed(variant, share, options.unroll_limits, placement)

@@ -41,7 +41,7 @@ def sample_on_cpu(
     for column, variable in enumerate(sketch.variables):
         is_inner = variable.name in in_registers
         kind = _kind(options, sketch.target, is_inner=is_inner)
-        genes[:, column] = _drawn(variable, rows, rng, kind)
+        genes[:, column] = _draw(variable, rows, rng, kind)
     for tile in sketch.register_tiles:
         _fit_registers(sketch, tile, genes, rng, options)
     _choose(sketch, genes, rng, options)
@@ -49,6 +49,7 @@ def sample_on_cpu(
 
 
 def _kind(options: SearchOptions, target: Target, *, is_inner: bool) -> str:
+    """Return by which weights the lengths of a variable are drawn."""
     if not options.is_simd_aware:
         return "uniform"
     if not is_inner:
@@ -56,13 +57,14 @@ def _kind(options: SearchOptions, target: Target, *, is_inner: bool) -> str:
     return "masked register" if target.masks_remainders(in_registers=True) else "register"
 
 
-def _drawn(variable: TileVariable, rows: int, rng: np.random.Generator, kind: str) -> IntArray:
+def _draw(variable: TileVariable, rows: int, rng: np.random.Generator, kind: str) -> IntArray:
+    """Return [rows]: random rows of the variable's table."""
     return np.searchsorted(_cumulative(variable, kind), rng.random(rows), side="right")
 
 
 @lru_cache(maxsize=512)
 def _cumulative(variable: TileVariable, kind: str) -> Float64Array:
-    """The running sum of the probabilities of the table's rows."""
+    """Return the running sum of the probabilities of the table's rows."""
     table = table_on_cpu(variable)
     weights = np.ones(len(table))
     if kind != "uniform" and variable.lanes:
@@ -93,7 +95,7 @@ def _fit_registers(
         if not len(bad):
             return
         for column in columns:
-            genes[bad, column] = _drawn(sketch.variables[column], len(bad), rng, kind)
+            genes[bad, column] = _draw(sketch.variables[column], len(bad), rng, kind)
     limit = options.max_register_ratio * sketch.target.vector_registers
     small = register_vectors(sketch, tile, genes) <= limit
     source = rng.choice(np.flatnonzero(small), int((~small).sum())) if small.any() else None
@@ -121,24 +123,27 @@ def _is_fit(
 
 def _choose(sketch: Sketch, genes: Genes, rng: np.random.Generator, options: SearchOptions) -> None:
     state = None
-    for place, choice in enumerate(sketch.choices, start=len(sketch.variables)):
+    for column, choice in enumerate(sketch.choices, start=len(sketch.variables)):
         if not isinstance(choice, ParallelLoops):
-            genes[:, place] = rng.integers(len(choice.values), size=len(genes))
+            genes[:, column] = rng.integers(len(choice.values), size=len(genes))
             continue
         state = population_state(sketch, genes) if state is None else state
         stage = state.stage(choice.stage)
         extents = [it.extent for it in stage.iterators if it.name in choice.iterators]
-        genes[:, place] = _parallel(sketch, extents, len(genes), rng, options)
+        genes[:, column] = _choose_parallel(sketch, extents, len(genes), rng, options)
 
 
-def _parallel(
+def _choose_parallel(
     sketch: Sketch,
     extents: list[int | IntArray | None],
     rows: int,
     rng: np.random.Generator,
     options: SearchOptions,
 ) -> IntArray:
-    """How many loops to fuse: enough for a random multiple of the cores, or all; seldom none."""
+    """Return how many loops to fuse and run in parallel.
+
+    They give enough iterations for a random multiple of the cores, or all; seldom none are fused.
+    """
     wanted = sketch.target.cores * rng.choice(options.parallel_ratios, rows)
     chunks = np.ones(rows, dtype=np.int64)
     count = np.zeros(rows, dtype=np.int64)

@@ -14,6 +14,7 @@ from ansorc.lang import operators as ops
 from ansorc.schedule import Schedule, lower, replay, schedule
 from ansorc.search.features.access import Access, accesses_of, in_panels
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, digits_of
+from ansorc.target import Target
 from tests.search.features import brute_force
 from tests.search.workloads import convolution, matmul, smoothing, tiled_matmul, transpose
 
@@ -24,10 +25,13 @@ def lengths(extent: int, levels: int) -> st.SearchStrategy[tuple[int, ...]]:
     return st.sampled_from(choices)
 
 
+TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver4")
+
+
 def accesses_by_name(state: Schedule, name: str) -> tuple[LoopNest, dict[str, Access]]:
     nests = LoopNests(state, 1)
     nest = nests.nest(state.stage(name))
-    found = [in_panels(nests, access) for access in accesses_of(nests, nest, 64)]
+    found = [in_panels(nests, access) for access in accesses_of(nests, nest, TARGET)]
     return nest, {access.buffer.name: access for access in found}
 
 

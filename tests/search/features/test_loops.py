@@ -113,7 +113,7 @@ def nest_of(sketch: Sketch, genes: Genes, stage: str) -> tuple[LoopNest, dict[st
     state = population_state(sketch, genes)
     nests = LoopNests(state, len(genes), choice_values(sketch, genes))
     nest = nests.nest(state.stage(stage))
-    found = [in_panels(nests, access) for access in accesses_of(nests, nest, 64)]
+    found = [in_panels(nests, access) for access in accesses_of(nests, nest, sketch.target)]
     return nest, {access.buffer.name: access for access in found}
 
 

@@ -163,9 +163,17 @@ def _mentions(root: Node, causes: set[Var | Buffer]) -> bool:
 
 
 def _with_copies(stmt: Stmt, copies: Mapping[Buffer, Buffer], thread: Var) -> Stmt:
+    """Return `stmt`, what one virtual thread does, with that thread's part of the `copies`.
+
+    Buffers that `stmt` itself allocates, as under a guard, are its own already.
+    """
+    own = {part.buffer for part in statements(stmt) if isinstance(part, Allocate)}
+
     def rule(old: Node) -> Node | None:
         match old:
-            case Load(buffer, indices) | Store(buffer, indices) if buffer in copies:
+            case Load(buffer, indices) | Store(buffer, indices) if (
+                buffer in copies and buffer not in own
+            ):
                 return replace(old, buffer=copies[buffer], indices=(thread, *indices))
             case _:
                 return None

@@ -486,7 +486,10 @@ def test_places_that_are_inputs() -> None:
 
 @pytest.mark.parametrize("number", [-1, 8])
 def test_a_class_that_does_not_exist_is_an_error_of_the_call(number: int) -> None:
-    graph = ac.from_torch(module_of(lambda x: F.one_hot(x, 8)), (torch.tensor([0, 7]),))
+    def compute(x: Any) -> Any:
+        return F.one_hot(x, 8)
+
+    graph = ac.from_torch(module_of(compute), (torch.tensor([0, 7]),))
     with pytest.raises(FaultError, match="which has the extent 8"):
         ac.build(graph).run({"x": np.array([0, number])})
 
@@ -565,7 +568,10 @@ def test_a_fault_of_a_converter_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(_: object) -> str:
         raise KeyError("axis")
 
+    def compute(x: Any) -> Any:
+        return x.sin()
+
     monkeypatch.setitem(TORCH_CONVERTERS, "aten.sin.default", broken)
     with pytest.raises(InternalError, match=r"KeyError.*fault of ansorc.*'x' of float32") as caught:
-        ac.from_torch(module_of(lambda x: x.sin()), (X,))
+        ac.from_torch(module_of(compute), (X,))
     assert "aten.sin.default" in str(caught.value)
