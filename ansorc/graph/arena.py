@@ -18,7 +18,7 @@ def place_in_arena(
     Neural Net Inference", 2020: greedy by size).
     """
     placed: list[tuple[int, int, Lifetime]] = []
-    for life in sorted(lives, key=lambda one: (-one.bytes, one.first, one.name)):
+    for life in sorted(lives, key=lambda life: (-life.bytes, life.first, life.name)):
         size = -(-life.bytes // alignment) * alignment
         begin = _lowest_gap(size, sorted(
             (start, end) for start, end, other in placed
@@ -30,7 +30,7 @@ def place_in_arena(
 
 
 def _lowest_gap(size: int, taken: Sequence[tuple[int, int]]) -> int:
-    """The lowest place of `size` bytes beside the intervals `taken`, which are sorted."""
+    """Return the lowest offset of `size` free bytes; the intervals `taken` are sorted."""
     begin = 0
     for start, end in taken:
         if start - begin >= size:

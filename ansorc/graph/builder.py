@@ -18,19 +18,18 @@ from ansorc.ir.aligned import Array
 
 MAX_EXTENT = 2**31 - 1
 MAX_ELEMENTS = 2**40
-"""More fit no machine, and products of them no index."""
-
+"""No machine holds more elements, and no index counts them."""
 
 _PLACES: Mapping[str, int] = {
     "embedding": 1, "gather": 1, "gather_nd": 1, "max_unpool": 1, "negative_log_likelihood": 1,
     "roi_align": 2, "roi_align_by_size": 2, "rotary_embedding": 3,
     "scatter_elements": 1, "scatter_nd": 1, "take": 1,
 }  # fmt: skip
-"""Which input of an operator says at which places another is read or written."""
+"""The input of an operator that holds the indices at which another input is read or written."""
 _DIVISORS: Mapping[str, int] = {
     "floor_divide": 1, "floor_mod": 1, "remainder": 1, "truncated_divide": 1, "truncated_mod": 1,
 }  # fmt: skip
-"""Which input of an operator must not be 0, of integers."""
+"""The input of an operator that must not be 0 if it holds integers."""
 
 
 class GraphBuilder:
@@ -49,7 +48,7 @@ class GraphBuilder:
 
     def input(self, name: str, kind: TensorType) -> str:
         """Add an input of the network and return its name; raise GraphError if it is taken."""
-        self._inputs[name] = self._declared(name, kind)
+        self._inputs[name] = self._declare(name, kind)
         return name
 
     def constant(self, value: ArrayLike, name: str = "") -> str:
@@ -58,7 +57,7 @@ class GraphBuilder:
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         chosen = name or self._fresh("constant")
-        self._declared(chosen, TensorType.of_array(array))
+        self._declare(chosen, TensorType.of_array(array))
         self._constants[chosen] = array
         return chosen
 
@@ -91,19 +90,19 @@ class GraphBuilder:
         finally:
             self._conditions = outer
 
-    def _guarded(self, operator: str, inputs: Sequence[str]) -> list[str]:
-        """Inputs of an operator that is added under a condition."""
-        found = list(inputs)
-        place, other = _PLACES.get(operator), 0
-        if place is None:
-            place, other = _DIVISORS.get(operator), 1
-        if not self._conditions or place is None or place >= len(found):
-            return found
-        name = found[place]
+    def _guard(self, operator: str, inputs: Sequence[str]) -> list[str]:
+        """Return the inputs of an operator, made harmless where the condition does not hold."""
+        guarded = list(inputs)
+        position, harmless = _PLACES.get(operator), 0
+        if position is None:
+            position, harmless = _DIVISORS.get(operator), 1
+        if not self._conditions or position is None or position >= len(guarded):
+            return guarded
+        name = guarded[position]
         if self.type(name).dtype.is_integer and self.value(name) is None:
-            filler = self.scalar(other, name)
-            found[place] = self.add("where", [self._conditions[-1], name, filler])
-        return found
+            filler = self.scalar(harmless, name)
+            guarded[position] = self.add("where", [self._conditions[-1], name, filler])
+        return guarded
 
     def add_many(
         self,
@@ -113,19 +112,21 @@ class GraphBuilder:
         **given: object,
     ) -> tuple[str, ...]:
         """Add a node with as many outputs as `names` and return their names; "" is made up."""
-        found = operator_named(operator) if isinstance(operator, str) else operator
-        inputs = self._guarded(found.name, inputs)
+        definition = operator_named(operator) if isinstance(operator, str) else operator
+        inputs = self._guard(definition.name, inputs)
         outputs: list[str] = []
         for name in names:
-            outputs.append(name or self._fresh(found.name, outputs))
+            outputs.append(name or self._fresh(definition.name, outputs))
         for name in inputs:
             self.type(name)
-        node = GraphNode(found, tuple(inputs), tuple(outputs), attributes_of(given), self.source)
+        node = GraphNode(
+            definition, tuple(inputs), tuple(outputs), attributes_of(given), self.source
+        )
         types = node.types(self._types)
         if len(types) != len(outputs):
-            raise GraphError(f"{found} has {len(types)} outputs, not {len(outputs)}")
+            raise GraphError(f"{definition} has {len(types)} outputs, not {len(outputs)}")
         for name, kind in zip(outputs, types, strict=True):
-            self._declared(name, kind)
+            self._declare(name, kind)
         self._nodes.append(node)
         return tuple(outputs)
 
@@ -136,7 +137,7 @@ class GraphBuilder:
         return self._types[name]
 
     def is_free(self, name: str) -> bool:
-        """Whether no tensor has that name yet, and none is to have it."""
+        """Return whether no tensor has that name yet, and none is to have it."""
         return name not in self._types and name not in self._reserved
 
     def value(self, name: str) -> Array | None:
@@ -161,7 +162,7 @@ class GraphBuilder:
         if new in self._types or not any(old in node.outputs for node in self._nodes):
             return old
         self._types = {new if name == old else name: kind for name, kind in self._types.items()}
-        self._nodes = [_renamed(node, old, new) for node in self._nodes]
+        self._nodes = [_rename(node, old, new) for node in self._nodes]
         return new
 
     def graph(self, outputs: Sequence[str]) -> Graph:
@@ -169,7 +170,8 @@ class GraphBuilder:
         constants, nodes = dict(self._constants), tuple(self._nodes)
         return Graph(self.name, dict(self._inputs), tuple(outputs), constants, nodes)
 
-    def _declared(self, name: str, kind: TensorType) -> TensorType:
+    def _declare(self, name: str, kind: TensorType) -> TensorType:
+        """Note the type of a new tensor and return it; raise GraphError where it cannot be."""
         if name in self._types:
             raise GraphError(f"two tensors of '{self.name}' are called '{name}'")
         if min(kind.shape, default=1) < 1:
@@ -180,12 +182,14 @@ class GraphBuilder:
         return kind
 
     def _fresh(self, stem: str, taken: Sequence[str] = ()) -> str:
+        """Return a name that begins with `stem` and that no tensor has."""
         number, known = len(self._types), {*taken, *self._reserved}
         while (name := f"{stem}_{number}") in self._types or name in known:
             number += 1
         return name
 
 
-def _renamed(node: GraphNode, old: str, new: str) -> GraphNode:
+def _rename(node: GraphNode, old: str, new: str) -> GraphNode:
+    """Return `node` with the tensor `old` called `new`."""
     inputs = tuple(new if name == old else name for name in node.inputs)
     return replace(node, inputs=inputs, outputs=tuple(new if n == old else n for n in node.outputs))

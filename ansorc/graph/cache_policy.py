@@ -43,28 +43,28 @@ def _warn(sentence: str) -> None:
 def recorded_choice(
     networks: Sequence[Network], choice: ProgramChoice, tell: Callable[[str], None] = _warn
 ) -> ProgramChoice:
-    """Return `choice` with the policy of those of its records that `networks` are to be built of.
+    """Return `choice` with the cache policy whose records `networks` are built from.
 
-    It is `common_cache_policy(networks)`, or another one if only that has programs of them, which
-    `tell` is told of in a sentence (default: a UserWarning).
+    It is `common_cache_policy(networks)`. If that one has no programs of them, it is another policy
+    that has some; `tell` then gets a sentence about it (default: a UserWarning).
     """
-    own = common_cache_policy(networks)
+    preferred = common_cache_policy(networks)
     tasks = {key: task for network in networks for key, task in network.tasks.items()}
     if not choice.use_default and not is_missing(choice.records):
         with Records.open(choice.records, create=False) as records:
-            for policy in (own, *get_args(CachePolicy)):
+            for policy in (preferred, *get_args(CachePolicy)):
                 wanted = replace(choice, cache=policy)
                 environment = recorded_environment(list(tasks.values()), wanted, records)
-                found = sum(records.best(key, environment) is not None for key in tasks)
-                if found and policy != own:
+                recorded = sum(records.best(key, environment) is not None for key in tasks)
+                if recorded and policy != preferred:
                     tell(
                         f"{choice.records} has no program of '{networks[0].source.name}' measured "
-                        f"with caches as '{own}', which fits it best; those of {found} of its "
-                        f"{len(tasks)} tasks that were measured with '{policy}' are used"
+                        f"with caches as '{preferred}', which fits it best; those of {recorded} of "
+                        f"its {len(tasks)} tasks that were measured with '{policy}' are used"
                     )
-                if found:
+                if recorded:
                     return replace(choice, cache=policy)
-    return replace(choice, cache=own)
+    return replace(choice, cache=preferred)
 
 
 def used_bytes(network: Network) -> int:

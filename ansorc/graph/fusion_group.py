@@ -77,6 +77,6 @@ def _is_literal(graph: Graph, name: str) -> bool:
 
 
 def _literal(graph: Graph, name: str) -> Tensor:
-    """A constant of one element, as a tensor that kernels have in their code."""
+    """Return a constant of one element as a tensor that kernels have in their code."""
     kind, value = graph.types[name], graph.constants[name].reshape(-1)[0].item()
     return compute(kind.shape, lambda *_: const(value, kind.dtype), AutoName("literal"))

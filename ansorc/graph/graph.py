@@ -29,7 +29,7 @@ class GraphNode:
     outputs: tuple[str, ...]
     attributes: Attributes = ()
     source: str = ""
-    """What the node was in the file that it comes from, for messages."""
+    """The node's type, name and version in the file that it comes from, for messages."""
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class GraphNode:
         return name if OPERATORS.get(name) == self.operator else ""
 
     def types(self, types: Mapping[str, TensorType]) -> tuple[TensorType, ...]:
-        """Return what the outputs are, where `types` has the inputs; raise GraphError."""
+        """Return the types of the outputs; `types` has those of the inputs. Raise GraphError."""
         try:
             given = tuple(types[name] for name in self.inputs)
             return self.operator.types(given, self.attributes)
@@ -87,24 +87,24 @@ class Graph:
     @cached_property
     def types(self) -> Mapping[str, TensorType]:
         """The types of all tensors: inputs, constants, then in the order of the nodes."""
-        found = dict(self.inputs)
+        known = dict(self.inputs)
         for name, array in self.constants.items():
-            if name in found:
+            if name in known:
                 raise GraphError(f"'{name}' is both an input and a constant")
-            found[name] = TensorType.of_array(array)
+            known[name] = TensorType.of_array(array)
         for node in self.nodes:
             for name in node.inputs:
-                if name not in found:
+                if name not in known:
                     raise GraphError(f"node '{node.name}' reads '{name}' before it is computed")
-            types = node.types(found)
+            types = node.types(known)
             if len(types) != len(node.outputs):
                 words = f"{node.operator} has {len(types)} outputs, not {len(node.outputs)}"
                 raise GraphError(f"node '{node.name}': {words}")
             for name, kind in zip(node.outputs, types, strict=True):
-                if name in found:
+                if name in known:
                     raise GraphError(f"'{name}' is computed twice")
-                found[name] = kind
-        return found
+                known[name] = kind
+        return known
 
     @cached_property
     def producers(self) -> Mapping[str, GraphNode]:
@@ -114,11 +114,11 @@ class Graph:
     @cached_property
     def readers(self) -> Mapping[str, tuple[GraphNode, ...]]:
         """The nodes that read each tensor, in their order; those of outputs are not counted."""
-        found: dict[str, dict[str, GraphNode]] = {name: {} for name in self.types}
+        readers: dict[str, dict[str, GraphNode]] = {name: {} for name in self.types}
         for node in self.nodes:
             for name in node.inputs:
-                found[name][node.name] = node
-        return {name: tuple(nodes.values()) for name, nodes in found.items()}
+                readers[name][node.name] = node
+        return {name: tuple(nodes.values()) for name, nodes in readers.items()}
 
     @cached_property
     def flops(self) -> float:
@@ -148,9 +148,9 @@ class Graph:
         `operators` are others than those of networks, by name. Raise ParseError for other text,
         and GraphError for other constants, operators that are not known, and what does not fit.
         """
-        found = parse_graph_text(text)
+        parsed = parse_graph_text(text)
         values: dict[str, Array] = {}
-        for name, (kind, digest) in found.constants.items():
+        for name, (kind, digest) in parsed.constants.items():
             if name not in constants:
                 raise GraphError(f"the values of the constant '{name}' are missing")
             values[name] = np.ascontiguousarray(constants[name]).reshape(np.shape(constants[name]))
@@ -163,9 +163,9 @@ class Graph:
                 known.get(node.operator) or operator_named(node.operator),
                 node.inputs, node.outputs, node.attributes, node.source,
             )
-            for node in found.nodes
+            for node in parsed.nodes
         )  # fmt: skip
-        return Graph(found.name, found.inputs, found.outputs, values, nodes)
+        return Graph(parsed.name, parsed.inputs, parsed.outputs, values, nodes)
 
     def __str__(self) -> str:
         return self.to_text()
@@ -175,7 +175,7 @@ class Graph:
         return f"<Graph {self.name}({inputs}): {len(self.nodes)} nodes>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text, on hover what a node was in the file it comes from."""
+        """Return the text as HTML for a notebook; a line shows its node's source on hover."""
         sources = {node.name: node.source for node in self.nodes}
         lines = [
             (line, next((sources[w] for w in re.findall(r"[^\s:,=]+", line) if w in sources), ""))
@@ -184,7 +184,7 @@ class Graph:
         return notebook.frame(f"{self.name}: {len(self.nodes)} nodes", notebook.code(lines))
 
     def is_used_once(self, name: str) -> bool:
-        """Whether one node alone reads the tensor `name`, which is no output."""
+        """Return whether `name` is no output and exactly one node reads it."""
         return len(self.readers[name]) == 1 and name not in self.outputs
 
     def with_nodes(

@@ -29,10 +29,10 @@ class GraphStage:
 def bisect_rewrites(
     graph: Graph, on_run: Callable[[GraphStage, str], None] = lambda _, __: None
 ) -> tuple[GraphStage | None, str]:
-    """Return the first rewrite after which `graph` computes something else, and what is wrong.
+    """Return the first rewrite after which `graph` computes something else, and the difference.
 
-    None and "" if all are right. All is computed node by node in float64; `on_run` is told of each
-    stage that was. Raise InternalError for a rewrite that fails.
+    Return None and "" if all are right. Each stage is computed node by node in float64; `on_run` is
+    called for each stage that was. Raise InternalError for a rewrite that fails.
     """
     stages: list[GraphStage] = []
     optimized(graph, trace=lambda name, made: stages.append(GraphStage(name, made)))
@@ -40,9 +40,11 @@ def bisect_rewrites(
     expected = run_reference(graph, inputs)
 
     def complaint(stage: GraphStage) -> str:
-        found = run_reference(stage.graph, inputs)
+        computed = run_reference(stage.graph, inputs)
         pairs = zip(expected.items(), stage.graph.outputs, strict=True)
-        words = next(filter(None, (_wrong(name, e, found[new]) for (name, e), new in pairs)), "")
+        words = next(
+            filter(None, (_difference(name, e, computed[new]) for (name, e), new in pairs)), ""
+        )
         on_run(stage, words)
         return words
 
@@ -52,28 +54,28 @@ def bisect_rewrites(
     low, high = -1, len(stages) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        if found := complaint(stages[middle]):
-            high, words = middle, found
+        if difference := complaint(stages[middle]):
+            high, words = middle, difference
         else:
             low = middle
     return stages[high], words
 
 
-def _wrong(name: str, expected: Array, found: Array) -> str:
+def _difference(name: str, expected: Array, computed: Array) -> str:
     """Return how an output differs from the expected one; "" if it does not."""
-    if found.shape != expected.shape:
-        return f"'{name}' has the shape {found.shape}, not {expected.shape}"
-    same = found == expected
+    if computed.shape != expected.shape:
+        return f"'{name}' has the shape {computed.shape}, not {expected.shape}"
+    same = computed == expected
     if expected.dtype.kind == "f":
         largest = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=1e-30))
         with np.errstate(invalid="ignore"):
-            same |= np.abs(found - expected) <= TOLERANCE * largest
-        same |= np.isnan(found) & np.isnan(expected)
+            same |= np.abs(computed - expected) <= TOLERANCE * largest
+        same |= np.isnan(computed) & np.isnan(expected)
     wrong = np.argwhere(~same)
     if not len(wrong):
         return ""
-    index = tuple(int(one) for one in wrong[0])
+    index = tuple(int(i) for i in wrong[0])
     return (
         f"{len(wrong)} of {expected.size} elements of '{name}' differ; at {list(index)} it is "
-        f"{found[index]:.9g}, not {expected[index]:.9g}"
+        f"{computed[index]:.9g}, not {expected[index]:.9g}"
     )

@@ -35,15 +35,15 @@ class GraphOperator:
         """Return the outputs for `inputs`; raise LanguageError where that has no meaning."""
         keywords: dict[str, Any] = dict(attributes)
         arguments = [list(inputs)] if self.takes_list else inputs
-        found = self.define(*arguments, **keywords)
-        results = (found,) if isinstance(found, Tensor) else tuple(found)
-        return _each_computed(inputs, results)
+        defined = self.define(*arguments, **keywords)
+        results = (defined,) if isinstance(defined, Tensor) else tuple(defined)
+        return _copy_repeated(inputs, results)
 
     def types(
         self, inputs: tuple[TensorType, ...], attributes: Attributes
     ) -> tuple[TensorType, ...]:
-        """Return what the outputs are; raise LanguageError where the inputs do not fit."""
-        return tuple(map(TensorType.of, _applied(self, inputs, _Exact(attributes))[1]))
+        """Return the types of the outputs; raise LanguageError where the inputs do not fit."""
+        return tuple(map(TensorType.of, _apply(self, inputs, _Exact(attributes))[1]))
 
     def dag(self, inputs: tuple[TensorType, ...], attributes: Attributes) -> ComputeDAG:
         """Return the computation of a node alone."""
@@ -80,14 +80,14 @@ class _Exact:
         return isinstance(other, _Exact) and self._key == other._key
 
 
-def _each_computed(inputs: Sequence[Tensor], results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The results, those copied that are an input, or another result again."""
-    known, found = list(inputs), list[Tensor]()
+def _copy_repeated(inputs: Sequence[Tensor], results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the results; one that is an input, or an earlier result, is copied."""
+    known, computed = list(inputs), list[Tensor]()
     for result in results:
-        is_known = any(result is one for one in known)
-        found.append(_copy(result) if is_known else result)
-        known.append(found[-1])
-    return tuple(found)
+        is_known = any(result is tensor for tensor in known)
+        computed.append(_copy(result) if is_known else result)
+        known.append(computed[-1])
+    return tuple(computed)
 
 
 def _copy(data: Tensor) -> Tensor:
@@ -95,17 +95,17 @@ def _copy(data: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
-def _applied(
+def _apply(
     operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: _Exact
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The placeholders of the inputs, and the outputs."""
+    """Return the placeholders of the inputs, and the outputs."""
     given = tuple(placeholder(t.shape, f"in{n}", t.dtype) for n, t in enumerate(inputs))
     return given, operator.apply(given, attributes.given)
 
 
 @lru_cache(maxsize=4096)
 def _dag(operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: _Exact) -> ComputeDAG:
-    given, results = _applied(operator, inputs, attributes)
+    given, results = _apply(operator, inputs, attributes)
     return ComputeDAG([*given, *results])
 
 
@@ -116,12 +116,12 @@ def _kind(operator: GraphOperator, inputs: tuple[TensorType, ...], attributes: _
 
 def attributes_of(values: Mapping[str, object]) -> Attributes:
     """Return `values` as attributes, lists as tuples; raise GraphError for other things."""
-    return tuple(sorted((name, _frozen(name, value)) for name, value in values.items()))
+    return tuple(sorted((name, _freeze(name, value)) for name, value in values.items()))
 
 
-def _frozen(name: str, value: object) -> AttributeValue:
+def _freeze(name: str, value: object) -> AttributeValue:
     if isinstance(value, (list, tuple)):
-        return tuple(_frozen(name, one) for one in cast("Sequence[object]", value))
+        return tuple(_freeze(name, element) for element in cast("Sequence[object]", value))
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise GraphError(f"the attribute '{name}' is {value!r}; use numbers, text, or lists of them")

@@ -35,7 +35,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class NodeText:
-    """What the line of a node says."""
+    """The parsed line of a node."""
 
     operator: str
     inputs: tuple[str, ...]
@@ -46,7 +46,7 @@ class NodeText:
 
 @dataclass(frozen=True)
 class GraphText:
-    """What the text of a graph says."""
+    """The parsed text of a graph."""
 
     name: str
     inputs: Mapping[str, TensorType]
@@ -56,10 +56,10 @@ class GraphText:
     outputs: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"graph {_quoted(self.name)}"]
-        lines += [f"input {_quoted(name)}: {kind}" for name, kind in self.inputs.items()]
+        lines = [f"graph {_quote(self.name)}"]
+        lines += [f"input {_quote(name)}: {kind}" for name, kind in self.inputs.items()]
         lines += [
-            f"constant {_quoted(name)}: {kind} sha256 {digest}"
+            f"constant {_quote(name)}: {kind} sha256 {digest}"
             for name, (kind, digest) in self.constants.items()
         ]
         lines += map(_node_line, self.nodes)
@@ -67,14 +67,14 @@ class GraphText:
 
 
 def digest_of(array: Array) -> str:
-    """Return what stands for the values of a constant."""
+    """Return the digest that stands for the values of a constant in the text."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return hashlib.sha256(flat.data).hexdigest()[:16]
 
 
 def parse_graph_text(text: str) -> GraphText:
-    """Return what `str` wrote of a GraphText; raise ParseError, with line and column, if none."""
-    lines = [_GraphLine(number, one) for number, one in enumerate(text.split("\n"))]
+    """Return the GraphText that `str` wrote; raise ParseError, with line and column, for others."""
+    lines = [_GraphLine(number, line_text) for number, line_text in enumerate(text.split("\n"))]
     lines = [line for line in lines if not line.is_empty]
     name, outputs = "", None
     inputs: dict[str, TensorType] = {}
@@ -112,7 +112,7 @@ class _GraphLine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether the rest of the line is blank or a comment."""
         return self._text[self._at :].strip(" ") == "" or self._text[self._at] == "#"
 
     def error(self, reason: str) -> ParseError:
@@ -121,14 +121,14 @@ class _GraphLine:
         return ParseError(f"line {self._number + 1}: {reason}\n    {self._text}\n    {caret}")
 
     def accept(self, word: str) -> bool:
-        """Read `word` if it is next; say whether it was."""
+        """Read `word` if it is next; return whether it was."""
         end = self._at + len(word)
-        found = self._text.startswith(word, self._at)
-        if found and word[-1].isalnum():
-            found = _NAME.match(self._text[end : end + 1]) is None
-        if found:
+        is_next = self._text.startswith(word, self._at)
+        if is_next and word[-1].isalnum():
+            is_next = _NAME.match(self._text[end : end + 1]) is None
+        if is_next:
             self._advance(end)
-        return found
+        return is_next
 
     def require(self, word: str) -> None:
         """Read `word`, which must be next."""
@@ -141,50 +141,50 @@ class _GraphLine:
             raise self.error("expected the end of the line")
 
     def name(self) -> str:
-        """Read a name."""
-        found = _NAME.match(self._text, self._at)
-        if found and found[0] not in _WORDS:
-            self._advance(found.end())
-            return found[0]
+        """Read a name and return it."""
+        match = _NAME.match(self._text, self._at)
+        if match and match[0] not in _WORDS:
+            self._advance(match.end())
+            return match[0]
         value = self._json('"', "a name, or a JSON string")
         return cast("str", value)
 
     def names(self) -> tuple[str, ...]:
-        """Read names between commas, one or more."""
-        found = [self.name()]
+        """Read one or more names between commas and return them."""
+        names = [self.name()]
         while self.accept(","):
-            found.append(self.name())
-        return tuple(found)
+            names.append(self.name())
+        return tuple(names)
 
     def declared(self, taken: set[str]) -> tuple[str, TensorType]:
-        """Read a name that is not `taken`, and its type."""
+        """Read a name that is not `taken`, and its type; return both."""
         start = self._at
         name = self.name()
         if name in taken:
             self._at = start
             raise self.error(f"there are two tensors '{name}'")
         self.require(":")
-        found = _TYPE.match(self._text, self._at)
+        match = _TYPE.match(self._text, self._at)
         try:
-            if found is None:
+            if match is None:
                 raise self.error("expected a type, like float32[2, 3]")
-            extents = [int(one) for one in found[2].split(",")] if found[2].strip() else []
-            kind = TensorType(dtype(found[1]), tuple(extents))
+            extents = [int(extent) for extent in match[2].split(",")] if match[2].strip() else []
+            kind = TensorType(dtype(match[1]), tuple(extents))
         except (AnsorcError, ValueError) as error:
             raise error if isinstance(error, ParseError) else self.error(str(error)) from None
-        self._advance(found.end())
+        self._advance(match.end())
         return name, kind
 
     def digest(self) -> str:
-        """Read a digest."""
-        found = _DIGEST.match(self._text, self._at)
-        if found is None:
+        """Read a digest and return it."""
+        match = _DIGEST.match(self._text, self._at)
+        if match is None:
             raise self.error("expected 16 hexadecimal digits")
-        self._advance(found.end())
-        return found[0]
+        self._advance(match.end())
+        return match[0]
 
     def node(self) -> NodeText:
-        """Read a node, and where it comes from."""
+        """Read a node, and the comment that says where it comes from; return them."""
         outputs = self.names()
         self.require("=")
         operator = self.name()
@@ -203,9 +203,9 @@ class _GraphLine:
             return ""
         if self._text.startswith('"', self._at):
             return cast("str", self._json('"', "text"))
-        found = self._text[self._at :]
+        comment = self._text[self._at :]
         self._at = len(self._text)
-        return found
+        return comment
 
     def _json(self, begin: str, what: str) -> Any:
         if not self._text.startswith(begin, self._at):
@@ -224,7 +224,7 @@ class _GraphLine:
 
 
 def _node_line(node: NodeText) -> str:
-    line = f"{_list(node.outputs)} = {_quoted(node.operator)}({_list(node.inputs)})"
+    line = f"{_list(node.outputs)} = {_quote(node.operator)}({_list(node.inputs)})"
     if node.attributes:
         line += f" {attributes_text(node.attributes)}"
     if not node.source:
@@ -235,9 +235,9 @@ def _node_line(node: NodeText) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(_quoted, names))
+    return ", ".join(map(_quote, names))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     is_plain = _NAME.fullmatch(name) is not None and name not in _WORDS
     return name if is_plain else json.dumps(name)

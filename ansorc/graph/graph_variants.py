@@ -32,12 +32,12 @@ class GraphVariants:
                     f"'{first.name}' has other inputs or outputs for {shapes_text(graph)} than for "
                     f"{shapes_text(first)}; import them one by one"
                 )
-            found = tuple(kind.shape for kind in graph.inputs.values())
-            if found in shapes:
+            own_shapes = tuple(kind.shape for kind in graph.inputs.values())
+            if own_shapes in shapes:
                 raise GraphError(
                     f"the shapes {shapes_text(graph)} of '{first.name}' are given twice"
                 )
-            shapes.add(found)
+            shapes.add(own_shapes)
 
     @property
     def name(self) -> str:
@@ -55,15 +55,17 @@ class GraphVariants:
         return iter(self.graphs)
 
     def suffixes(self) -> tuple[str, ...]:
-        """Return what tells the graphs apart in names of C: "1x3x32x32", of inputs that differ."""
+        """Return a suffix of C names for each graph: "1x3x32x32", from the inputs that differ."""
         listed = [list(graph.inputs.values()) for graph in self.graphs]
         differing = [
-            place
-            for place in range(len(listed[0]))
-            if len({kinds[place].shape for kinds in listed}) > 1
+            position
+            for position in range(len(listed[0]))
+            if len({kinds[position].shape for kinds in listed}) > 1
         ] or list(range(len(listed[0])))
         return tuple(
-            "_".join("x".join(map(str, kinds[place].shape)) or "scalar" for place in differing)
+            "_".join(
+                "x".join(map(str, kinds[position].shape)) or "scalar" for position in differing
+            )
             for kinds in listed
         )
 
@@ -101,4 +103,4 @@ def shape_combinations(
 def _is_list_of_shapes(choice: Any) -> bool:
     if not isinstance(choice, (list, tuple)) or not choice:
         return False
-    return all(isinstance(one, (list, tuple)) for one in cast("Sequence[object]", choice))
+    return all(isinstance(shape, (list, tuple)) for shape in cast("Sequence[object]", choice))

@@ -26,9 +26,9 @@ from ansorc.target import Target
 
 _ROUNDS, _LEAST_ROUNDS = 31, 5
 _TIE = 0.02
-"""So much faster than all threads fewer must be: times are not known better."""
+"""Fewer threads must be faster than all by this share: times are not measured more exactly."""
 _QUANTILE = 0.1
-"""Of the rounds: whatever else runs on the machine only adds to a time."""
+"""The quantile of the rounds that counts: other work on the machine only adds to a time."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,16 @@ def tune_threads(
     programs = chosen_programs(network, choice)
     plan = planned_network(network, programs, on_task=on_task)
     arrays = list(random_inputs(network.source).values())
-    found = measured_threads(plan, network.target, arrays, choice.threads, deadline=deadline)
-    if not math.isfinite(found.all_s):
-        return found
+    measured = measured_threads(plan, network.target, arrays, choice.threads, deadline=deadline)
+    if not math.isfinite(measured.all_s):
+        return measured
     kept = [
         KernelThreads(key, program_key(task, programs[key]), threads)
-        for (key, task), threads in zip(network.tasks.items(), found.threads, strict=True)
+        for (key, task), threads in zip(network.tasks.items(), measured.threads, strict=True)
     ]
     with Records.open(choice.records) as records:
         records.keep_threads(current_environment(choice.threads, choice.cache), kept)
-    return found
+    return measured
 
 
 def measured_threads(
@@ -123,22 +123,22 @@ def _seconds(
 ) -> list[list[float]]:
     """Return for each run the seconds of each kernel, of all of its calls together.
 
-    Nothing if there is no time for `rounds` or `_LEAST_ROUNDS` of them.
+    Return an empty list if there is no time for `rounds`, or for `_LEAST_ROUNDS` of them.
     """
-    found = np.empty((len(runs), rounds, len(plan.calls)))
+    times_s = np.empty((len(runs), rounds, len(plan.calls)))
     order = list(range(len(runs)))
     done, begin = 0, time.monotonic()
     while done < rounds and (now := time.monotonic()) + (now - begin) / max(done, 1) < deadline:
         for number in order:
             run = runs[number]
             times = run.module.profile(*arrays, threads=run.threads, repeats=1)
-            found[number, done] = [call.seconds for call in times]
+            times_s[number, done] = [call.seconds for call in times]
         order.reverse()
         done += 1
     if done < min(rounds, _LEAST_ROUNDS):
         return []
     by_kernel = [[0.0] * len(plan.kernels) for _ in runs]
-    quickest = np.quantile(found[:, :done], _QUANTILE, axis=1)
+    quickest = np.quantile(times_s[:, :done], _QUANTILE, axis=1)
     for row, quick in zip(by_kernel, quickest, strict=True):
         for call, seconds in zip(plan.calls, quick, strict=True):
             row[call.kernel] += float(seconds)
@@ -148,10 +148,13 @@ def _seconds(
 def _fastest(
     plan: NetworkPlan, counts: Sequence[int], seconds: Sequence[Sequence[float]]
 ) -> tuple[int, ...]:
-    """The number of threads of each kernel, from its seconds with each of `counts`, first all."""
-    found: list[int] = []
+    """Return the number of threads of each kernel, from its seconds with each of `counts`.
+
+    The first of `counts` stands for all threads.
+    """
+    threads: list[int] = []
     for kernel, column in zip(plan.kernels, zip(*seconds, strict=True), strict=True):
         least_s, count = min(zip(column, counts, strict=True))
         is_faster = kernel.signature.parallel and least_s < (1.0 - _TIE) * column[0]
-        found.append(count if is_faster else 0)
-    return tuple(found)
+        threads.append(count if is_faster else 0)
+    return tuple(threads)

@@ -42,7 +42,7 @@ class Network:
     @staticmethod
     def of(graph: Graph, target: Target | str = "native") -> Network:
         """Prepare `graph` for `target`; nothing is measured or compiled."""
-        found = Target.parse(target) if isinstance(target, str) else target
+        machine = Target.parse(target) if isinstance(target, str) else target
         dump = dump_folder(graph.name)
         if dump is not None:
             dump.write("imported", graph.to_text())
@@ -53,9 +53,9 @@ class Network:
             dump.write("kernels", "\n".join(group.line for group in cut.groups))
         _LOG.info(
             "%s for %s: %d nodes, %d after the rewrites, %d kernels",
-            graph.name, found.text, len(graph.nodes), len(rewritten.nodes), len(cut.groups),
+            graph.name, machine.text, len(graph.nodes), len(rewritten.nodes), len(cut.groups),
         )  # fmt: skip
-        return Network(graph, rewritten, cut, found, graph.outputs, dump)
+        return Network(graph, rewritten, cut, machine, graph.outputs, dump)
 
     def __str__(self) -> str:
         tasks = [
@@ -69,7 +69,7 @@ class Network:
         return f"<Network {self.source.name} for {self.target.text}: {kernels}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the graph after the rewrites, and its different kernels."""
+        """Return HTML for a notebook: the graph after the rewrites, and its different kernels."""
         rows = [(task.name, f"{task.dag.flops:.4g} FLOP a call") for task in self.tasks.values()]
         lines = [(line, "") for line in self.graph.to_text().splitlines()]
         title = f"{self.graph.name} for {self.target.text}: {len(rows)} tasks"
@@ -84,22 +84,22 @@ class Network:
 
     @property
     def arena_alignment(self) -> int:
-        """What intermediate tensors begin at multiples of, in bytes."""
+        """The alignment of intermediate tensors, in bytes."""
         return backend_of(self.target).capabilities(self.target).alignment
 
     @cached_property
     def task_of(self) -> tuple[tuple[FusionGroup, Task], ...]:
         """Each kernel with its task, in the order in which they run; equal ones share a task."""
         known: dict[str, Task] = {}
-        found: list[tuple[FusionGroup, Task]] = []
+        pairs: list[tuple[FusionGroup, Task]] = []
         for group in self.partition.groups:
             task = Task(group.dag(self.graph), self.target, group.name)
             same = known.setdefault(task.key, task)
             if not _checks_alike(same, task):
                 task = Task(_set_apart(task.dag), self.target, group.name)
                 same = known.setdefault(task.key, task)
-            found.append((group, same))
-        return tuple(found)
+            pairs.append((group, same))
+        return tuple(pairs)
 
     @cached_property
     def tasks(self) -> Mapping[str, Task]:
@@ -112,11 +112,11 @@ class Network:
         return Counter(task.key for _, task in self.task_of)
 
 
-def _checks_alike(one: Task, other: Task) -> bool:
-    """Whether two tasks of one key refuse the same data."""
-    if one.dag.plain is one.dag and other.dag.plain is other.dag:
+def _checks_alike(first: Task, second: Task) -> bool:
+    """Return whether two tasks of the same key refuse the same data."""
+    if first.dag.plain is first.dag and second.dag.plain is second.dag:
         return True
-    return one.dag.canonical == other.dag.canonical
+    return first.dag.canonical == second.dag.canonical
 
 
 def _set_apart(dag: ComputeDAG) -> ComputeDAG:

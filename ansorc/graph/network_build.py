@@ -34,10 +34,12 @@ def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Pro
     Raise RecordError if the file is missing, or holds no checked program of any of the tasks for
     this machine, threads and caches: a network is never wholly untuned unasked.
     """
-    found = _default(network, choice) if choice.use_default else _recorded(network, choice)
+    programs = (
+        _make_default(network, choice) if choice.use_default else _read_recorded(network, choice)
+    )
     if choice.check_indices:
-        return found
-    return {key: replace(program, check_indices=False) for key, program in found.items()}
+        return programs
+    return {key: replace(program, check_indices=False) for key, program in programs.items()}
 
 
 def tuned_share(programs: Mapping[str, Program]) -> str:
@@ -66,7 +68,7 @@ def planned_network(
     on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkPlan:
     """Return the plan that `built_network` loads, its kernels in the order of the tasks."""
-    kernels = _compiled([network], programs, on_task)
+    kernels = _compile_tasks([network], programs, on_task)
     plan = network_plan(network, kernels, name or c_name(network.source.name))
     return with_threads(plan, network, programs)
 
@@ -86,8 +88,8 @@ def built_variants(
         f"{title}_{suffix}": Network.of(graph, target)
         for suffix, graph in zip(variants.suffixes(), variants, strict=True)
     }
-    programs = {key: one for net in networks.values() for key, one in choose(net).items()}
-    kernels = _compiled(list(networks.values()), programs, lambda _: None)
+    programs = {key: program for net in networks.values() for key, program in choose(net).items()}
+    kernels = _compile_tasks(list(networks.values()), programs, lambda _: None)
     pairs = zip(networks.values(), network_plans(networks, kernels), strict=True)
     plans = tuple(with_threads(plan, net, programs) for net, plan in pairs)
     return build_variants(VariantsPlan(title, plans), next(iter(networks.values())).target)
@@ -102,12 +104,12 @@ def with_threads(
     return replace(plan, calls=tuple(calls))
 
 
-def _compiled(
+def _compile_tasks(
     networks: Sequence[Network],
     programs: Mapping[str, Program],
     on_task: Callable[[Task], None],
 ) -> dict[str, Compiled]:
-    """The kernels of all tasks, by their keys."""
+    """Return the kernels of all tasks, by their keys."""
     kernels: dict[str, Compiled] = {}
     for network in networks:
         for key, task in network.tasks.items():
@@ -124,42 +126,44 @@ def c_name(name: str) -> str:
     return word if word and not word[0].isdigit() else f"net_{word}".rstrip("_")
 
 
-def _recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
-    """The best recorded programs of those tasks that have any, the default of the others."""
+def _read_recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
+    """Return the best recorded program of each task, or the default of one that has none."""
     advice = "run `ansorc tune` first, or use --default for untuned schedules"
     if is_missing(choice.records):
         raise RecordError(f"there is no record file {choice.records}; {advice}")
-    found: dict[str, Program] = {}
+    recorded: dict[str, Program] = {}
     with Records.open(choice.records, create=False) as records:
         environment = recorded_environment(list(network.tasks.values()), choice, records)
         threads = records.threads(environment)
         for key, task in network.tasks.items():
             best = records.best(key, environment)
             if best is not None:
-                found[key] = recorded_program(task, best)
-    if not found:
+                recorded[key] = recorded_program(task, best)
+    if not recorded:
         raise RecordError(
             f"{choice.records} holds no measured program of '{network.source.name}' for "
             f"{network.target.text} on this machine; {advice}"
         )
-    every = {**_default(network, choice, found), **found}
-    return {key: _limited(network.tasks[key], one, threads) for key, one in every.items()}
-
-
-def _default(
-    network: Network, choice: ProgramChoice, found: Container[str] = ()
-) -> dict[str, Program]:
-    """The untuned programs of those tasks that are not in `found`."""
+    every = {**_make_default(network, choice, recorded), **recorded}
     return {
-        key: default_program(task.with_threads(choice.threads))
-        for key, task in network.tasks.items()
-        if key not in found
+        key: _limit_threads(network.tasks[key], program, threads) for key, program in every.items()
     }
 
 
-def _limited(task: Task, program: Program, known: Mapping[str, KernelThreads]) -> Program:
-    """The program with the threads that were measured for it, all if none were."""
-    found = known.get(task.key)
-    if found is None or found.program_key != program_key(task, program):
+def _make_default(
+    network: Network, choice: ProgramChoice, known: Container[str] = ()
+) -> dict[str, Program]:
+    """Return the untuned programs of those tasks that are not in `known`."""
+    return {
+        key: default_program(task.with_threads(choice.threads))
+        for key, task in network.tasks.items()
+        if key not in known
+    }
+
+
+def _limit_threads(task: Task, program: Program, known: Mapping[str, KernelThreads]) -> Program:
+    """Return the program with the threads that were measured for it; all if none were."""
+    measured = known.get(task.key)
+    if measured is None or measured.program_key != program_key(task, program):
         return program
-    return replace(program, threads=found.threads)
+    return replace(program, threads=measured.threads)

@@ -69,15 +69,15 @@ def network_plans(
         for name, network in networks.items()
     }
     placed = [planning.placed() for planning in plannings.values()]
-    weights = [one for places in placed for one in places if isinstance(one, Weight)]
+    weights = [argument for places in placed for argument in places if isinstance(argument, Weight)]
     if len(networks) > 1:
         weights = merged_equal(weights)
     first = next(iter(networks.values()))
-    found = place_weights(weights, first.target, first.dump)
+    stored = place_weights(weights, first.target, first.dump)
     rest = iter(weights)
     plans = [
         planning.plan(
-            name, [p if isinstance(p, Place) else found.place(next(rest)) for p in places], found
+            name, [p if isinstance(p, Place) else stored.place(next(rest)) for p in places], stored
         )
         for (name, planning), places in zip(plannings.items(), placed, strict=True)
     ]
@@ -95,16 +95,16 @@ def bound_plan(
     """Return the plan of `network` whose weights lie where `bind` puts them in this process."""
     planning = _Planning(network, {key: kernels[key] for key in network.tasks})
     placed = planning.placed()
-    weights = [one for one in placed if isinstance(one, Weight)]
-    found = bind(weights)
-    numbers = {id(one): n for n, one in enumerate({id(one): one for one in found}.values())}
-    rest = iter(found)
+    weights = [argument for argument in placed if isinstance(argument, Weight)]
+    bound = bind(weights)
+    numbers = {id(w): n for n, w in enumerate({id(w): w for w in bound}.values())}
+    rest = iter(bound)
     places = [
-        one if isinstance(one, Place) else Place(PlaceKind.BOUND, numbers[id(next(rest))])
-        for one in placed
+        argument if isinstance(argument, Place) else Place(PlaceKind.BOUND, numbers[id(next(rest))])
+        for argument in placed
     ]
     plan = planning.plan(name, places, PlacedWeights(WeightBlock(), DerivedBlock(), {}))
-    return replace(plan, bound=tuple({id(one): one for one in found}.values()))
+    return replace(plan, bound=tuple({id(weight): weight for weight in bound}.values()))
 
 
 class _Planning:
@@ -116,13 +116,13 @@ class _Planning:
         graph, partition = network.graph, network.partition
         lives = lifetimes(graph, partition)
         self._offsets, self._arena_bytes = place_in_arena(lives, network.arena_alignment)
-        self._inputs = {name: place for place, name in enumerate(graph.inputs)}
+        self._inputs = {name: index for index, name in enumerate(graph.inputs)}
         roots = map(partition.root, graph.outputs)
-        self._outputs = {name: place for place, name in enumerate(roots)}
+        self._outputs = {name: index for index, name in enumerate(roots)}
         self._weights: dict[tuple[str, object], Weight] = {}
 
     def placed(self) -> list[Place | Weight]:
-        """Return where the arguments of all calls lie; a weight itself, packed, where it is one."""
+        """Return the places of the arguments of all calls; in place of weights, the weights."""
         return [
             place
             for group, task in self._network.task_of
@@ -168,7 +168,7 @@ class _Planning:
         return self._weight(root, param)
 
     def _weight(self, name: str, param: Param) -> Weight:
-        """The constant `name` as a kernel reads it; one object for all that read it so."""
+        """Return the constant `name` as a kernel reads it; one object for all that read it so."""
         packing = None
         if param.packing is not None:
             packing = replace(param.packing, source=replace(param.packing.source, name=""))

@@ -27,20 +27,20 @@ from ansorc.search.tune_weighted import (
 from ansorc.target.units import seconds_text
 
 TRIALS_PER_TASK = 64
-"""Of a tuning that does not say how many trials it may spend."""
+"""The trials for each task of a tuning that does not say how many it may spend."""
 _THREADS_SHARE = 0.05
-"""Of a limited time, what is kept to choose the threads of kernels."""
+"""The share of a limited time that is kept to choose the threads of kernels."""
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkTuneResult:
-    """What the tuning of a network found, and the tuning of others beside it."""
+    """The result of tuning a network, together with others."""
 
     network: Network
     latency_s: float
     """The sum of weight x best time over its tasks; infinite while one has no program."""
     tuning: ScheduledResult
-    """Of all networks that were tuned together."""
+    """The tuning of all networks that were tuned together."""
     options: TuneOptions
 
     def build(self, name: str = "") -> NetworkModule:
@@ -101,18 +101,18 @@ def tune_networks(
     tuned = replace(options, trials=TRIALS_PER_TASK, time_budget=less)
     result = tune_weighted(weighted, tuned, scheduling, on_round)
     pairs = zip(networks, result.latencies, strict=True)
-    found = [NetworkTuneResult(network, latency, result, options) for network, latency in pairs]
-    measured = sum(one.measured_now for one in result.results)
+    results = [NetworkTuneResult(network, latency, result, options) for network, latency in pairs]
+    measured = sum(task.measured_now for task in result.results)
     if measured and not result.interrupted:
         choice = ProgramChoice(options.records, options.threads, options.cache)
         deadline = math.inf if budget is None else begin + budget
-        build_s = sum(one.spent.builds.total_s for one in result.results) / measured
-        for one in found:
-            can = backend_of(one.network.target).capabilities(one.network.target)
-            is_late = time.monotonic() + len(one.network.tasks) * build_s >= deadline
-            if math.isfinite(one.latency_s) and can.threads and not (can.obstacle or is_late):
-                tune_threads(one.network, choice, deadline=deadline)
-    return found
+        build_s = sum(task.spent.builds.total_s for task in result.results) / measured
+        for tuning in results:
+            can = backend_of(tuning.network.target).capabilities(tuning.network.target)
+            is_late = time.monotonic() + len(tuning.network.tasks) * build_s >= deadline
+            if math.isfinite(tuning.latency_s) and can.threads and not (can.obstacle or is_late):
+                tune_threads(tuning.network, choice, deadline=deadline)
+    return results
 
 
 def round_line(done: RoundReport) -> str:

@@ -39,7 +39,7 @@ def dag_kind(dag: ComputeDAG) -> NodeKind:
 
 
 def is_affine(dag: ComputeDAG) -> bool:
-    """Whether all elements are read at places that are linear in those of the result."""
+    """Return whether the indices of all loads are linear in those of the result."""
     indices = (index for op in dag.ops for load in op.loads for index in load.indices)
     divisions = (BinaryOp.FLOORDIV, BinaryOp.MOD)
     return not any(
@@ -50,7 +50,7 @@ def is_affine(dag: ComputeDAG) -> bool:
 
 
 def is_permutation(dag: ComputeDAG) -> bool:
-    """Whether the result is the one input with its dimensions in another order."""
+    """Return whether the result is the only input with its dimensions in another order."""
     (op, *more) = dag.ops
     if more or op.reduce_axes or not isinstance(op.body, Load):
         return False
@@ -72,7 +72,7 @@ def _without_place(node: Node) -> Node | None:
 
 
 def _is_movement(body: Expr) -> bool:
-    """Whether `body` is one element as it is: no test, no arithmetic with it."""
+    """Return whether `body` is one element as it is: no test, no arithmetic with it."""
     return isinstance(body, Load) and not any(isinstance(i, Load) for i in body.indices)
 
 
@@ -81,19 +81,19 @@ def _is_elementwise(op: ComputeOp) -> bool:
 
 
 def _reads_own_place(node: Node, axes: Sequence[Axis]) -> bool:
-    """Whether all loads are broadcast from the last axis, and the place itself is no operand."""
+    """Return whether all loads are broadcast from the last axis, and no index is an operand."""
     if isinstance(node, Load):
         if len(node.indices) > len(axes):
             return False
-        own = axes[len(axes) - len(node.indices) :]
-        pairs = zip(node.indices, own, node.buffer.shape, strict=True)
-        return all(_is_own(index, axis, extent) for index, axis, extent in pairs)
+        last_axes = axes[len(axes) - len(node.indices) :]
+        pairs = zip(node.indices, last_axes, node.buffer.shape, strict=True)
+        return all(_is_broadcast_read(index, axis, extent) for index, axis, extent in pairs)
     if isinstance(node, Var):
         return False
     return all(_reads_own_place(child, axes) for child in children(node))
 
 
-def _is_own(index: Expr, axis: Axis, extent: int) -> bool:
-    """Whether a dimension is read as a whole, or broadcast; a slice from 0 on is neither."""
+def _is_broadcast_read(index: Expr, axis: Axis, extent: int) -> bool:
+    """Return whether a dimension is read as a whole, or broadcast; a slice from 0 on is neither."""
     is_whole = index == Var(axis.name) and extent == axis.extent
     return is_whole or (extent == 1 and isinstance(index, Const))

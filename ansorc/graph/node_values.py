@@ -51,11 +51,11 @@ def constant_values(graph: Graph) -> list[Array]:
     return [values[name] for name in graph.outputs]
 
 
-def _reshaped(inputs: Sequence[Array], kind: TensorType, _: Mapping[str, Any]) -> Array:
+def _reshape(inputs: Sequence[Array], kind: TensorType, _: Mapping[str, Any]) -> Array:
     return inputs[0].reshape(kind.shape)
 
 
-def _sliced(inputs: Sequence[Array], _: TensorType, given: Mapping[str, Any]) -> Array:
+def _slice(inputs: Sequence[Array], _: TensorType, given: Mapping[str, Any]) -> Array:
     (data,) = inputs
     steps = given.get("stride") or (1,) * data.ndim
     places = zip(given["begin"], given["end"], steps, strict=True)
@@ -63,20 +63,20 @@ def _sliced(inputs: Sequence[Array], _: TensorType, given: Mapping[str, Any]) ->
 
 
 _MOVEMENTS: Mapping[str, _Movement] = {
-    "reshape": _reshaped,
-    "flatten": _reshaped,
-    "squeeze": _reshaped,
-    "expand_dims": _reshaped,
+    "reshape": _reshape,
+    "flatten": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
     "copy": lambda inputs, _, __: inputs[0],
     "transpose": lambda inputs, _, given: inputs[0].transpose(given["order"]),
     "broadcast_to": lambda inputs, kind, _: np.broadcast_to(inputs[0], kind.shape),
     "concat": lambda inputs, _, given: np.concatenate(inputs, given.get("axis", 0)),
     "stack": lambda inputs, _, given: np.stack(inputs, given.get("axis", 0)),
-    "slice": _sliced,
+    "slice": _slice,
 }
-"""What NumPy moves at once, by the operators' names."""
+"""NumPy's functions for operators that only move elements, by the operators' names."""
 _SCATTERS: Mapping[str, Callable[[ComputeDAG, Sequence[Array], Mapping[str, Any]], Array]] = {
     "scatter_elements": scattered_elements,
     "scatter_nd": scattered_slices,
 }
-"""Whose definitions would look at all updates for each element."""
+"""Direct functions for operators whose definitions look at all updates for each element."""

@@ -16,42 +16,42 @@ from ansorc.ir.aligned import ALIGNMENT, Array, aligned_empty
 from ansorc.ir.packing import Packing
 
 Content: TypeAlias = tuple[str, int, bytes]
-"""What a constant is: its dtype, its elements and a hash of their bytes."""
+"""The content of a constant: its dtype, the number of its elements and a hash of their bytes."""
 
 
 class Contents:
     """The contents of constants, each hashed once.
 
-    What lies in the memory of `held`, which nobody changes as long as this lives, is known by its
-    place there; of other arrays the last ones are remembered.
+    An array in the memory of `held`, which nobody changes as long as this lives, is known by its
+    address. Of other arrays the last ones are remembered.
     """
 
     def __init__(self, held: Sequence[Array]) -> None:
-        self._spans = [(one.ctypes.data, one.nbytes, one) for one in held if one.size]
+        self._spans = [(array.ctypes.data, array.nbytes, array) for array in held if array.size]
         self._known: dict[tuple[object, ...], Content] = {}
         self._arrays: list[Array] = []
 
     def of(self, array: Array) -> Content:
         """Return the content of `array`."""
-        place = (array.ctypes.data, array.shape, array.strides, array.dtype.name)
-        found = self._known.get(place)
-        if found is None:
+        key = (array.ctypes.data, array.shape, array.strides, array.dtype.name)
+        content = self._known.get(key)
+        if content is None:
             dense = np.ascontiguousarray(array)
             digest = hashlib.sha256(dense.reshape(-1).view(np.uint8).data).digest()
-            found = self._known[place] = (array.dtype.name, array.size, digest)
+            content = self._known[key] = (array.dtype.name, array.size, digest)
             if not self.holds(array):
                 self._arrays.append(array)  # so that no other takes its place
-        return found
+        return content
 
     def holds(self, array: Array) -> bool:
-        """Whether `array` lies in memory that is held."""
+        """Return whether `array` lies in memory that is held."""
         first = array.ctypes.data
         return any(begin <= first < begin + size for begin, size, _ in self._spans)
 
     def forget_others(self) -> None:
-        """Forget what lies in no memory that is held."""
-        gone = {one.ctypes.data for one in self._arrays}
-        self._known = {key: one for key, one in self._known.items() if key[0] not in gone}
+        """Forget the contents of arrays that lie in no memory that is held."""
+        gone = {array.ctypes.data for array in self._arrays}
+        self._known = {key: content for key, content in self._known.items() if key[0] not in gone}
         self._arrays.clear()
 
 
@@ -71,40 +71,41 @@ class PackedWeights:
         large as the system has.
         """
         with self._lock:
-            found: dict[int, BoundWeight] = {}
+            memories: dict[int, BoundWeight] = {}
             keys: dict[object, list[int]] = {}
-            for number, one in enumerate(weights):
-                if _is_readable(one) and contents.holds(one.source):
-                    found[number] = BoundWeight(one.source.reshape(-1).view(np.uint8))
+            for number, weight in enumerate(weights):
+                if _is_readable(weight) and contents.holds(weight.source):
+                    memories[number] = BoundWeight(weight.source.reshape(-1).view(np.uint8))
                     continue
-                key = contents.of(one.source), _form(one.packing)
+                key = contents.of(weight.source), _form(weight.packing)
                 known = self._known.get(key)
                 if known is None:
                     keys.setdefault(key, []).append(number)
                 else:
-                    found[number] = known
-            self._pack(weights, keys, found)
-            return [found[number] for number in range(len(weights))]
+                    memories[number] = known
+            self._pack(weights, keys, memories)
+            return [memories[number] for number in range(len(weights))]
 
     def _pack(
         self,
         weights: Sequence[Weight],
         keys: Mapping[object, Sequence[int]],
-        found: dict[int, BoundWeight],
+        memories: dict[int, BoundWeight],
     ) -> None:
+        """Pack one weight of each of `keys`, and note its memory in `memories` for all of them."""
         memory = aligned_empty(sum(rounded(weights[n[0]].nbytes) for n in keys.values()), np.uint8)
         start = 0
         for key, numbers in keys.items():
-            one = weights[numbers[0]]
-            made = BoundWeight(memory[start : start + one.nbytes])
-            one.write(made.array)
+            weight = weights[numbers[0]]
+            made = BoundWeight(memory[start : start + weight.nbytes])
+            weight.write(made.array)
             self._known[key] = made
-            found |= dict.fromkeys(numbers, made)
-            start += rounded(one.nbytes)
+            memories |= dict.fromkeys(numbers, made)
+            start += rounded(weight.nbytes)
 
 
 def _is_readable(weight: Weight) -> bool:
-    """Whether a kernel can read the source where it is."""
+    """Return whether a kernel can read the source where it is."""
     source = weight.source
     is_dense = source.flags.c_contiguous and not source.ctypes.data % ALIGNMENT
     return is_dense and _form(weight.packing) is None

@@ -47,7 +47,7 @@ class _Partitioning:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
+        self._places = {node.name: index for index, node in enumerate(graph.nodes)}
         self._group: dict[str, int] = {}
         self._members: list[list[GraphNode]] = []
         self._is_product: list[bool] = []
@@ -66,7 +66,7 @@ class _Partitioning:
             if node.name not in self._group and not self._is_view(node):
                 self._begin(node)
         aliases = {n.name: n.inputs[0] for n in nodes if n.name not in self._group}
-        return GraphPartition(self._ordered(aliases), aliases)
+        return GraphPartition(self._order_groups(aliases), aliases)
 
     def _kind(self, node: GraphNode) -> NodeKind:
         return node.kind(self._graph.types)
@@ -85,14 +85,17 @@ class _Partitioning:
         self._is_product.append(self._reuses(node))
         self._add(node, group)
         while len(node.outputs) == 1 and (path := self._behind(node)):
-            for one in path:
-                self._add(one, group)
+            for follower in path:
+                self._add(follower, group)
             node = path[-1]
         if (last := self._permutation_behind(node)) is not None:
             self._add(last, group)
 
     def _permutation_behind(self, node: GraphNode) -> GraphNode | None:
-        """The transposition that alone reads the last result: the kernel can write it so."""
+        """Return the transposition that alone reads the last result; None if there is none.
+
+        The kernel can write its result transposed.
+        """
         if len(node.outputs) != 1 or not self._graph.is_used_once(node.name):
             return None
         (reader,) = self._graph.readers[node.name]
@@ -100,27 +103,30 @@ class _Partitioning:
         return reader if is_free and is_permutation(reader.dag(self._graph.types)) else None
 
     def _behind(self, node: GraphNode) -> Sequence[GraphNode]:
-        """The nodes up to the one through which all goes that reads `node`, if they can join."""
+        """Return the nodes up to the first one through which all readers' results go.
+
+        Return nothing if one of them cannot join the group of `node`.
+        """
         end = self._post_dominators[node.name]
         if end is None or node.name in self._graph.outputs:
             return ()
-        limit, found = self._places[end.name], dict[str, GraphNode]()
+        limit, between = self._places[end.name], dict[str, GraphNode]()
         stack = list(self._graph.readers[node.name])
         while stack:
-            one = stack.pop()
-            if one.name in found:
+            reader = stack.pop()
+            if reader.name in between:
                 continue
-            if self._places[one.name] > limit or not self._can_follow(one, node):
+            if self._places[reader.name] > limit or not self._can_follow(reader, node):
                 return ()
-            found[one.name] = one
-            if one is not end:
-                if one.name in self._graph.outputs:
+            between[reader.name] = reader
+            if reader is not end:
+                if reader.name in self._graph.outputs:
                     return ()
-                stack += self._graph.readers[one.name]
-        return sorted(found.values(), key=lambda one: self._places[one.name])
+                stack += self._graph.readers[reader.name]
+        return sorted(between.values(), key=lambda follower: self._places[follower.name])
 
     def _can_follow(self, node: GraphNode, first: GraphNode) -> bool:
-        """Whether `node` works element by element on results of the shape of `first`."""
+        """Return whether `node` works element by element on results of the shape of `first`."""
         types = self._graph.types
         return (
             node.name not in self._group
@@ -138,26 +144,26 @@ class _Partitioning:
         is_output = any(name in self._graph.outputs for name in node.outputs)
         if is_output or not readers or any(r.name not in self._group for r in readers):
             return
-        found = sorted({g for reader in readers for g in self._groups_of(reader)})
+        groups = sorted({g for reader in readers for g in self._groups_of(reader)})
         kind = self._kind(node)
         if kind == NodeKind.MOVEMENT or self._is_view(node):
-            self._add(node, found[0])
-            for group in found[1:]:
+            self._add(node, groups[0])
+            for group in groups[1:]:
                 self._members[group].append(node)
-            self._copied[node.name] = found
-        elif kind != NodeKind.REDUCTION and len(found) == 1 and not self._is_product[found[0]]:
-            self._add(node, found[0])
+            self._copied[node.name] = groups
+        elif kind != NodeKind.REDUCTION and len(groups) == 1 and not self._is_product[groups[0]]:
+            self._add(node, groups[0])
 
     def _groups_of(self, node: GraphNode) -> Sequence[int]:
-        """The groups that compute a node."""
+        """Return the groups that compute a node."""
         return self._copied.get(node.name) or (self._group[node.name],)
 
     def _can_join(self, node: GraphNode) -> bool:
-        """Whether a node is asked to join its readers; a view only between movements."""
+        """Return whether a node may join its readers; a view may only between movements."""
         return not self._is_view(node) or self._is_between_movements(node)
 
     def _is_between_movements(self, view: GraphNode) -> bool:
-        """Whether a view stands behind a movement of elements, and is linear itself."""
+        """Return whether a view follows a movement of elements, and is linear itself."""
         if not is_affine(view.dag(self._graph.types)):
             return False
         source = self._graph.producers.get(view.inputs[0])
@@ -172,7 +178,7 @@ class _Partitioning:
         moved = sum(types[name].elements for name in (*node.inputs, *node.outputs))
         return node.dag(types).flops > _MOST_REUSED * moved
 
-    def _ordered(self, aliases: Mapping[str, str]) -> tuple[FusionGroup, ...]:
+    def _order_groups(self, aliases: Mapping[str, str]) -> tuple[FusionGroup, ...]:
         """Return the groups, each after those that it reads."""
         groups: list[FusionGroup] = []
         for members in self._members:
@@ -192,30 +198,30 @@ class _Partitioning:
 
     @cached_property
     def _post_dominators(self) -> Mapping[str, GraphNode | None]:
-        """For each node the first one through which all its results go; None: the end."""
-        nodes, found = self._graph.nodes, dict[str, GraphNode | None]()
+        """The first node through which all results of a node go, by its name; None: the end."""
+        nodes, dominators = self._graph.nodes, dict[str, GraphNode | None]()
         for node in reversed(nodes):
             readers = [r for name in node.outputs for r in self._graph.readers[name]]
             is_output = any(name in self._graph.outputs for name in node.outputs)
             meeting: GraphNode | None = readers[0] if readers and not is_output else None
             for reader in readers[1:]:
-                meeting = self._meeting(meeting, reader, found)
-            found[node.name] = meeting
-        return found
+                meeting = self._meet(meeting, reader, dominators)
+            dominators[node.name] = meeting
+        return dominators
 
-    def _meeting(
-        self, one: GraphNode | None, other: GraphNode, known: Mapping[str, GraphNode | None]
+    def _meet(
+        self, left: GraphNode | None, other: GraphNode, known: Mapping[str, GraphNode | None]
     ) -> GraphNode | None:
-        """The first node through which all goes that passes either node."""
-        two: GraphNode | None = other
-        while one is not two:
-            if one is None or two is None:
+        """Return the first node through which the results of both nodes go; None: the end."""
+        right: GraphNode | None = other
+        while left is not right:
+            if left is None or right is None:
                 return None
-            if self._places[one.name] < self._places[two.name]:
-                one = known[one.name]
+            if self._places[left.name] < self._places[right.name]:
+                left = known[left.name]
             else:
-                two = known[two.name]
-        return one
+                right = known[right.name]
+        return left
 
 
 def least_bytes(graph: Graph, partition: GraphPartition) -> int:

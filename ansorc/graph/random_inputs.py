@@ -20,19 +20,19 @@ _SEED, _LARGEST_INTEGER = 1, 100
 def random_inputs(graph: Graph, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
     """Return random inputs: normal floats, small integers, truth values.
 
-    What says places of a tensor is drawn over all of it. `given` are inputs by their names that are
+    Inputs that index a tensor are drawn over all of it. `given` are inputs by their names that are
     not random. Raise GraphError where they are no inputs, or do not fit.
     """
-    known, rng = _checked(graph, given or {}), np.random.default_rng(_SEED)
-    spans, found = wanted_inputs(graph), dict[str, Array]()
+    known, rng = _check(graph, given or {}), np.random.default_rng(_SEED)
+    spans, arrays = wanted_inputs(graph), dict[str, Array]()
     for name, kind in graph.inputs.items():
-        drawn = _drawn(kind, spans.get(name), rng)  # so that the others are what they always are
-        found[name] = known.get(name, drawn)
-    return found
+        drawn = _draw(kind, spans.get(name), rng)  # so that the others are what they always are
+        arrays[name] = known.get(name, drawn)
+    return arrays
 
 
 def wanted_inputs(graph: Graph) -> dict[str, Span]:
-    """Return what inputs that say places may be, by their names."""
+    """Return the range of values of the inputs that index a tensor, by their names."""
     wanted = dict[str, Span]()
     for node in reversed(graph.nodes):
         dag = node.dag(graph.types)
@@ -52,7 +52,7 @@ def _common(known: Span | None, span: Span) -> Span:
     return both if both[0] <= both[1] else span
 
 
-def _drawn(kind: TensorType, span: Span | None, rng: np.random.Generator) -> Array:
+def _draw(kind: TensorType, span: Span | None, rng: np.random.Generator) -> Array:
     if kind.dtype.is_float:
         if span is not None and all(map(math.isfinite, span)):
             return rng.uniform(*span, kind.shape).astype(kind.dtype.numpy)
@@ -63,13 +63,13 @@ def _drawn(kind: TensorType, span: Span | None, rng: np.random.Generator) -> Arr
     return rng.integers(low, most, kind.shape).astype(kind.dtype.numpy)
 
 
-def _checked(graph: Graph, given: Mapping[str, Array]) -> dict[str, Array]:
+def _check(graph: Graph, given: Mapping[str, Array]) -> dict[str, Array]:
     for name, array in given.items():
         kind = graph.inputs.get(name)
         if kind is None:
             known = ", ".join(f"'{each}'" for each in graph.inputs)
             raise GraphError(f"inputs: '{graph.name}' has no input '{name}'; it has {known}")
         if array.shape != kind.shape or array.dtype != kind.dtype.numpy:
-            found = f"{array.dtype}{list(array.shape)}"
-            raise GraphError(f"inputs: '{name}' is {found}, but '{graph.name}' takes {kind}")
+            actual = f"{array.dtype}{list(array.shape)}"
+            raise GraphError(f"inputs: '{name}' is {actual}, but '{graph.name}' takes {kind}")
     return dict(given)

@@ -27,13 +27,13 @@ def nearest_elements(
     size = list(builder.type(data).shape)
     numbers = [_KEPT] * len(size)
     for axis, (table, step) in tables.items():
-        found = _fraction(table, size[axis], step)
+        fraction = _fraction(table, size[axis], step)
         size[axis] = len(table)
-        if found is None:
+        if fraction is None:
             places = builder.constant(table.astype(np.int64))
             data = builder.add("take", [data, places], axis=axis, mode="clip")
-        numbers[axis] = found or _KEPT
-    if all(one == _KEPT for one in numbers):
+        numbers[axis] = fraction or _KEPT
+    if all(number == _KEPT for number in numbers):
         return data
     factors, offsets, divisors = zip(*numbers, strict=True)
     return builder.add(
@@ -70,7 +70,7 @@ def weighted_sums(
 
 
 def _fraction(table: Array, inputs: int, step: float) -> tuple[int, int, int] | None:
-    """Numbers f, o and d for which the table has (i f + o) // d, within the ends; None if none."""
+    """Return f, o and d for which table[i] is (i f + o) // d within the ends; None if none fit."""
     if len(table) == inputs and (table == np.arange(inputs)).all():
         return _KEPT
     i, ratio = np.arange(len(table)), Fraction(step).limit_denominator(_MOST_PARTS)

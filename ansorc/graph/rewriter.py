@@ -73,19 +73,19 @@ class Rewriter:
         taken = {name: name for name in names if self._new[name] == name}
         for name in names:
             if name not in taken.values():
-                self._named(name, taken)
+                self._name_output(name, taken)
         return self._builder.graph(names)
 
-    def _named(self, name: str, taken: dict[str, str]) -> None:
-        """Let the output `name` be the tensor that stands for it, or a copy of what has a name.
+    def _name_output(self, name: str, taken: dict[str, str]) -> None:
+        """Give the tensor that stands for the output `name` its name; copy it if it has another.
 
         `taken` has the outputs so far, by the tensors that stood for them.
         """
-        found = self._new[name]
-        if found in taken or self._builder.renamed(found, name) != name:
-            self._builder.add("copy", [taken.get(found, found)], name)
+        current = self._new[name]
+        if current in taken or self._builder.renamed(current, name) != name:
+            self._builder.add("copy", [taken.get(current, current)], name)
         else:
-            taken[found] = name
+            taken[current] = name
 
 
 class LazyRewriting(ABC):

@@ -39,7 +39,7 @@ def scattered_elements(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[
     places = list(np.indices(wanted.shape, sparse=True))
     places[axis] = _places(dag, wanted, (least, data.shape[axis]), axis)
     flat = np.ravel_multi_index(np.broadcast_arrays(*places), data.shape).reshape(-1)
-    return _joined(dag, data, flat, read_updates.reshape(-1), given)
+    return _combine(dag, data, flat, read_updates.reshape(-1), given)
 
 
 def scattered_slices(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[str, Any]) -> Array:
@@ -53,24 +53,24 @@ def scattered_slices(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[st
     for d, extent in enumerate(outer):
         flat = flat * extent + _places(dag, indices[:, d], (-extent, extent), d)
     inner = int(updates[0].size)
-    own = np.arange(inner, dtype=np.int64)
-    elements = np.add.outer(flat * inner, own)
-    return _joined(dag, data, elements.reshape(-1), updates.reshape(-1), given)
+    within = np.arange(inner, dtype=np.int64)
+    elements = np.add.outer(flat * inner, within)
+    return _combine(dag, data, elements.reshape(-1), updates.reshape(-1), given)
 
 
 def _places(dag: ComputeDAG, indices: Array, ends: tuple[int, int], dimension: int) -> Array:
     """Return indices counted from the front; raise OutOfRangeError unless all are in `ends`."""
     low, end = ends
-    found = indices.astype(np.int64)
-    wrong = found[(found < low) | (found >= end)]
+    signed = indices.astype(np.int64)
+    wrong = signed[(signed < low) | (signed >= end)]
     if wrong.size:
         site = FaultSite(FaultKind.INDEX, dag.inputs[0].name)
         values = (int(wrong.flat[0]), low, end - 1, dimension)
         raise fault_error(f"'{dag.ops[0].name}'", site, values)
-    return found % end
+    return signed % end
 
 
-def _joined(
+def _combine(
     dag: ComputeDAG, data: Array, places: Array, updates: Array, given: Mapping[str, Any]
 ) -> Array:
     """Return `data` with each of `updates` at its place among all elements, later ones last."""

@@ -22,7 +22,7 @@ from ansorc.search.programs import Program, ProgramChoice, default_program, prog
 from ansorc.search.task import Task
 
 MOST_KERNELS, MOST_CONTENTS = 1024, 16384
-"""What is remembered: kernels of some ten kilobytes each, and constants by their hashes."""
+"""The most that is remembered: kernels of some ten kilobytes, and constants by their hashes."""
 MOST_READERS = 4
 LEAST_SHARED_BYTES = 1 << 14
 """Constants of fewer bytes do not matter for the choice of a program."""
@@ -73,42 +73,42 @@ class SharedNetworks:
                 }
             self._note_readers(network, kernels, contents)
         name = c_name(network.source.name)
-        compiled = {key: one.compiled for key, one in kernels.items()}
+        compiled = {key: kernel.compiled for key, kernel in kernels.items()}
         plan = bound_plan(network, compiled, name, lambda w: self._weights.bound(w, contents))
         contents.forget_others()
         _release_free_memory()
-        programs = {key: one.program for key, one in kernels.items()}
+        programs = {key: kernel.program for key, kernel in kernels.items()}
         return build_network(with_threads(plan, network, programs), network.target)
 
     def _default(
         self, network: Network, task: Task, choice: ProgramChoice, contents: Contents
     ) -> _Kernel:
-        """The kernel of the untuned default, of a layout that is there already if that is good."""
+        """Return the kernel of the untuned default, in a known layout if that is as good."""
         origin = f"default of {choice.threads} threads"
-        known = self._known(task, origin, choice.check_indices)
+        known = self._find(task, origin, choice.check_indices)
         if known is not None:
             return known
-        own = task.with_threads(choice.threads)
+        threaded = task.with_threads(choice.threads)
         like: dict[Steps, None] = {}
         for content in self._constants(network, task, contents):
-            for one in self._readers.get(content, ()):
-                steps = _steps_for(own, one)
+            for reader in self._readers.get(content, ()):
+                steps = _steps_for(threaded, reader)
                 if steps is not None:
                     like[steps] = None
-        program = default_program(own, like=list(like))
+        program = default_program(threaded, like=list(like))
         program = replace(program, check_indices=choice.check_indices)
         return self._kernel(task, program, origin, network.dump)
 
-    def _known(self, task: Task, origin: str, checks_indices: object) -> _Kernel | None:
-        found = self._kernels.get(_key(task, origin, checks_indices))
-        if found is not None:
+    def _find(self, task: Task, origin: str, checks_indices: object) -> _Kernel | None:
+        kernel = self._kernels.get(_key(task, origin, checks_indices))
+        if kernel is not None:
             self._kernels.move_to_end(_key(task, origin, checks_indices))
-        return found
+        return kernel
 
     def _kernel(
         self, task: Task, program: Program, origin: str, dump: DumpFolder | None
     ) -> _Kernel:
-        known = self._known(task, origin, program.check_indices)
+        known = self._find(task, origin, program.check_indices)
         if known is not None:
             return replace(known, program=replace(known.program, threads=program.threads))
         made = _Kernel(task, program, compiled_program(task, program, "kernel", dump))
@@ -132,23 +132,23 @@ class SharedNetworks:
             self._readers.popitem(last=False)
 
     def _constants(self, network: Network, task: Task, contents: Contents) -> list[Content]:
-        """What the large constants of a task hold, where it runs first."""
-        group = next(group for group, one in network.task_of if one is task)
+        """Return the contents of the large constants of a task, where it runs first."""
+        group = next(group for group, other in network.task_of if other is task)
         roots = [network.partition.root(name) for name in group.inputs]
         arrays = [
             network.graph.constants[name] for name in roots if name in network.graph.constants
         ]
-        return [contents.of(one) for one in arrays if one.nbytes >= LEAST_SHARED_BYTES]
+        return [contents.of(array) for array in arrays if array.nbytes >= LEAST_SHARED_BYTES]
 
 
 def _key(task: Task, origin: str, checks_indices: object) -> str:
-    """What tells kernels apart: the computation with its checks, the target, the program."""
+    """Return what tells kernels apart: the computation with its checks, the target, the program."""
     words = task.dag.canonical.to_text(), task.target.text, origin, str(checks_indices)
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 def _steps_for(task: Task, kernel: _Kernel) -> Steps | None:
-    """The program of a kernel in the names of `task`; None if it is of another structure."""
+    """Return the program of a kernel in the names of `task`; None for another structure."""
     if kernel.program.is_tuned:
         return None
     try:
@@ -161,7 +161,7 @@ def _steps_for(task: Task, kernel: _Kernel) -> Steps | None:
 
 @lru_cache(maxsize=1)
 def shared_networks() -> SharedNetworks:
-    """Return what all networks of this process share that are built so."""
+    """Return the kernels and weights that all networks of this process share."""
     return SharedNetworks()
 
 

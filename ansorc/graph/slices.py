@@ -11,17 +11,20 @@ from ansorc.ir.aligned import Array
 
 
 def sliced(builder: GraphBuilder, data: str, ranges: Sequence[range]) -> str | Array:
-    """Add the part of `data` at the places `ranges` of each dimension; an empty one is known."""
+    """Add the part of `data` at the indices `ranges` of each dimension and return its name.
+
+    Return an empty array itself.
+    """
     kind = builder.type(data)
-    if all(one == range(extent) for one, extent in zip(ranges, kind.shape, strict=True)):
+    if all(part == range(extent) for part, extent in zip(ranges, kind.shape, strict=True)):
         return data
-    if not all(len(one) for one in ranges):
-        return np.zeros([len(one) for one in ranges], kind.dtype.numpy)
-    ends = [one[-1] + (1 if one.step > 0 else -1) for one in ranges]
+    if not all(len(part) for part in ranges):
+        return np.zeros([len(part) for part in ranges], kind.dtype.numpy)
+    ends = [part[-1] + (1 if part.step > 0 else -1) for part in ranges]
     return builder.add(
         "slice",
         [data],
-        begin=[one.start for one in ranges],
+        begin=[part.start for part in ranges],
         end=[None if end < 0 else end for end in ends],
-        stride=[one.step for one in ranges],
+        stride=[part.step for part in ranges],
     )

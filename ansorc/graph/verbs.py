@@ -106,15 +106,15 @@ def build(
         return built_network(network, programs, name)
     if records is None or isinstance(program, State):
         return build_operator(program, target, name, check_indices=check_indices)
-    own = program.target if isinstance(program, Task) else "native"
+    default_target = program.target if isinstance(program, Task) else "native"
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program.dag if isinstance(program, Task) else program
-    task = Task(dag, own if target is None else target, name or title)
+    task = Task(dag, default_target if target is None else target, name or title)
     return build_program(task, chosen_program(task, choice))
 
 
 class NetworkSettings(TuneSettings, total=False):
-    """What the arguments of `tune` may be for networks."""
+    """The keyword arguments of `tune` for networks."""
 
     objective: ObjectiveName | Callable[[Sequence[float]], float]
     requirements: Sequence[float]
@@ -160,10 +160,10 @@ def tune(
     """
     _refuse_unknown(settings, NetworkSettings)
     programs = [program] if isinstance(program, (Task, Graph)) else list(program)
-    graphs = [one for one in programs if isinstance(one, Graph)]
+    graphs = [item for item in programs if isinstance(item, Graph)]
     if not graphs:
         _refuse_unknown(settings, TuneSettings)
-        tasks = [one for one in programs if isinstance(one, Task)]
+        tasks = [item for item in programs if isinstance(item, Task)]
         return tune_operators(tasks[0] if isinstance(program, Task) else tasks, **_plain(settings))
     _refuse_for_networks(settings, is_mixed=len(graphs) < len(programs))
     measurer = settings.get("measurer")
@@ -173,15 +173,15 @@ def tune(
     if "cache" not in settings and "measure" not in settings:
         options = replace(options, cache=common_cache_policy(networks))
     line = NotebookLine()
-    found = tune_networks(
+    results = tune_networks(
         networks, options, _scheduling(settings),
         lambda done: line.show(round_line(done), done.trials, done.total),
     )  # fmt: skip
-    return found[0] if isinstance(program, Graph) else found
+    return results[0] if isinstance(program, Graph) else results
 
 
 def _refuse_for_networks(settings: NetworkSettings, *, is_mixed: bool) -> None:
-    """Raise OptionError for tasks beside networks, and for what is of tasks alone."""
+    """Raise OptionError for tasks beside networks, and for settings of tasks alone."""
     if is_mixed:
         raise OptionError(
             "tune tasks together, or networks, but not both: trials mean other things"
@@ -204,7 +204,7 @@ def _refuse_unknown(given: NetworkSettings, known: type[TuneSettings]) -> None:
 
 
 def _plain(settings: NetworkSettings) -> TuneSettings:
-    """The settings that single tasks have, too."""
+    """Return the settings that single tasks have, too."""
     known = TuneSettings.__optional_keys__
     return cast(TuneSettings, {name: v for name, v in settings.items() if name in known})
 

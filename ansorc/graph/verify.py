@@ -23,14 +23,16 @@ def verify_rewrite(before: Graph, after: Graph, name: str, dump: DumpFolder | No
     """
     problems = [*graph_problems(after), *interface_problems(before, after)]
     if problems:
-        raise InternalError(f"the pass {name} made {_listed(problems)}", report_of(before, dump))
+        raise InternalError(
+            f"the pass {name} made {_list_problems(problems)}", report_of(before, dump)
+        )
 
 
 def verify_partition(graph: Graph, partition: GraphPartition) -> None:
     """Raise InternalError unless the kernels of `partition` compute all outputs of `graph`."""
     problems = list(partition_problems(graph, partition))
     if problems:
-        words = f"'{graph.name}' was cut into kernels of which {_listed(problems)}"
+        words = f"'{graph.name}' was cut into kernels of which {_list_problems(problems)}"
         raise InternalError(words, report_of(graph))
 
 
@@ -51,11 +53,11 @@ def graph_problems(graph: Graph) -> Iterator[str]:
     """Yield what is wrong with a graph: who computes each tensor, of which type, in which order."""
     known: dict[str, TensorType] = {}
     for name, kind in graph.inputs.items():
-        yield from _declared(known, name, kind, "input")
+        yield from _declare(known, name, kind, "input")
     for name, array in graph.constants.items():
         if not array.flags.c_contiguous:
             yield f"the constant '{name}', whose elements do not lie in order"
-        yield from _declared(known, name, TensorType.of_array(array), "constant")
+        yield from _declare(known, name, TensorType.of_array(array), "constant")
     for node in graph.nodes:
         yield from _node_problems(graph, node, known)
     for name in graph.outputs:
@@ -68,10 +70,8 @@ def graph_problems(graph: Graph) -> Iterator[str]:
         yield f"a type of '{stray[0]}', which nothing computes"
 
 
-def _declared(
-    known: dict[str, TensorType], name: str, kind: TensorType, what: str
-) -> Iterator[str]:
-    """Note a tensor; yield what is wrong with it."""
+def _declare(known: dict[str, TensorType], name: str, kind: TensorType, what: str) -> Iterator[str]:
+    """Note a tensor and yield what is wrong with it."""
     if not name:
         yield f"an {what} without a name"
     if name in known:
@@ -82,7 +82,7 @@ def _declared(
 
 
 def _node_problems(graph: Graph, node: GraphNode, known: dict[str, TensorType]) -> Iterator[str]:
-    """Yield what is wrong with a node behind those that `known` is from; note its outputs."""
+    """Yield what is wrong with a node, where `known` has the tensors so far; note its outputs."""
     missing = [name for name in node.inputs if name not in known]
     if missing:
         yield f"the node '{node.name}', which reads '{missing[0]}' before it is computed"
@@ -100,7 +100,7 @@ def _node_problems(graph: Graph, node: GraphNode, known: dict[str, TensorType]) 
     for name, kind in zip(node.outputs, kinds, strict=False):
         if graph.types.get(name) != kind:
             yield f"'{name}', noted as {graph.types.get(name)}, while {node.operator} makes {kind}"
-        yield from _declared(known, name, kind, "output of a node")
+        yield from _declare(known, name, kind, "output of a node")
 
 
 def interface_problems(before: Graph, after: Graph) -> Iterator[str]:
@@ -110,7 +110,7 @@ def interface_problems(before: Graph, after: Graph) -> Iterator[str]:
     time, gets another one with memory of its own.
     """
     if list(before.inputs.items()) != list(after.inputs.items()):
-        yield f"inputs {_typed(after.inputs)} of {_typed(before.inputs)}"
+        yield f"inputs {_list_types(after.inputs)} of {_list_types(before.inputs)}"
     if len(before.outputs) != len(after.outputs):
         yield f"{len(after.outputs)} outputs of {len(before.outputs)}"
     seen = set(before.inputs)
@@ -155,10 +155,10 @@ def partition_problems(graph: Graph, partition: GraphPartition) -> Iterator[str]
             yield f"the output '{name}' shares its memory with another"
 
 
-def _typed(given: Mapping[str, TensorType]) -> str:
+def _list_types(given: Mapping[str, TensorType]) -> str:
     return ", ".join(f"{name}: {kind}" for name, kind in given.items()) or "none"
 
 
-def _listed(problems: list[str]) -> str:
+def _list_problems(problems: list[str]) -> str:
     more = len(problems) - _MOST_SHOWN
     return "; ".join([*problems[:_MOST_SHOWN], *([f"{more} more"] if more > 0 else [])])

@@ -20,7 +20,7 @@ from ansorc.ir.packing import Packing
 from ansorc.target import Target
 
 MOST_GROWTH_BYTES = 1 << 20
-"""What stored weights may have more than the constants that they are made of.
+"""The most bytes by which stored weights may exceed the constants that they are made of.
 
 Winograd's transforms make a weight 1.8 to 4 times as large. What is beyond this is packed when a
 library is loaded, in a few milliseconds, from the constant as it is (docs/decisions/0065).
@@ -51,10 +51,10 @@ def place_weights(
     the others grow by MOST_GROWTH_BYTES at most. What packs them is written to folders in `dump`.
     Raise BuildError as a compilation does.
     """
-    forms = {_form(one): one for one in weights}
-    plain = {id(one.source): Weight(one.source) for one in weights}
-    grown = _grown(forms)
-    stored = [plain[form[0]] if form[0] in grown else one for form, one in forms.items()]
+    forms = {_form(weight): weight for weight in weights}
+    plain = {id(weight.source): Weight(weight.source) for weight in weights}
+    grown = _find_grown(forms)
+    stored = [plain[form[0]] if form[0] in grown else packed for form, packed in forms.items()]
     block, offsets = joined_weights(stored)
     starts = dict(zip(forms, offsets, strict=True))
     packers: dict[Packing, Compiled] = {}
@@ -81,11 +81,11 @@ def merged_equal(weights: Sequence[Weight]) -> list[Weight]:
     """Return `weights`, their sources replaced by the first ones that have the same elements."""
     merged: dict[int, Array] = {}
     first: dict[object, Array] = {}
-    for source in {id(one.source): one.source for one in weights}.values():
+    for source in {id(weight.source): weight.source for weight in weights}.values():
         dense = np.ascontiguousarray(source)
         content = hashlib.sha256(dense.reshape(-1).view(np.uint8).data).digest()
         merged[id(source)] = first.setdefault((source.dtype.name, source.size, content), source)
-    return [replace(one, source=merged[id(one.source)]) for one in weights]
+    return [replace(weight, source=merged[id(weight.source)]) for weight in weights]
 
 
 def _form(weight: Weight) -> _Form:
@@ -93,14 +93,14 @@ def _form(weight: Weight) -> _Form:
     return id(weight.source), None if packing is None or packing.is_plain else packing.merged
 
 
-def _grown(forms: Mapping[_Form, Weight]) -> set[int]:
-    """The constants that are stored as they are, for packed they would take too much."""
+def _find_grown(forms: Mapping[_Form, Weight]) -> set[int]:
+    """Return the ids of the constants that would take too much if they were stored packed."""
     growth: dict[int, int] = {}
-    for (source, _), one in forms.items():
-        growth[source] = growth.get(source, -one.source.nbytes) + one.nbytes
-    found, total = set[int](), 0
+    for (source, _), weight in forms.items():
+        growth[source] = growth.get(source, -weight.source.nbytes) + weight.nbytes
+    too_large, total = set[int](), 0
     for source in sorted(growth, key=lambda source: growth[source]):
         total += growth[source]
         if growth[source] > 0 and total > MOST_GROWTH_BYTES:
-            found.add(source)
-    return found
+            too_large.add(source)
+    return too_large

@@ -279,12 +279,8 @@ def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None
 def test_the_trace_names_every_pass() -> None:
     seen: list[str] = []
     run_passes(CPU_PASSES, Matmul().function(), AVX, lambda name, function: seen.append(name))
-    assert seen == [
-        "simplify", "skip_padding", "hoist_conditions", "partition_loops", "hoist_conditions",
-        "if_to_select", "reuse_output_as_scratch", "vectorize_reductions", "promote_shared_tile",
-        "promote_accumulators", "vectorize_loops", "transpose_copies", "simplify", "hoist_values",
-        "prefetch", "stream_stores", "insert_checks",
-    ]  # fmt: skip
+    assert seen == [name for name, _ in CPU_PASSES]
+    assert {"simplify", "partition_loops", "vectorize_loops"} <= set(seen)
 
 
 @pytest.mark.parametrize(("last_cache_bytes", "vectors"), [(1 << 14, 8), ((1 << 14) - 1, 4)])
