@@ -68,16 +68,16 @@ def evolve(
     islands = _first_generation(variation, model, seeds)
     for _ in range(generations):
         _generation(islands, variation, bonus)
-    _refreshed(islands, rng, options)
+    _refresh(islands, rng, options)
     chosen = select([_pool(island, measured) for island in islands], rng, options, bonus)
-    found = _candidates(islands, chosen)
-    return Proposal(tuple(found), not found, sum(island.scored for island in islands))
+    candidates = _candidates(islands, chosen)
+    return Proposal(tuple(candidates), not candidates, sum(island.scored for island in islands))
 
 
 def _first_generation(
     variation: Variation, model: CostModel, seeds: Sequence[Candidate]
 ) -> list[Island]:
-    """The first generation: the seeds, and the best of the programs drawn at random."""
+    """Return the first generation: the seeds, and the best of the programs drawn at random."""
     space, options = variation.space, variation.options
     share = max(MIN_ISLAND, options.population // len(space.sketches))
     most = max(1, int(options.measured_share * options.population))
@@ -86,20 +86,21 @@ def _first_generation(
         initial = initial_population(space, number, options)
         none = initial.programs.genes[:0]
         island = Island(number, space, model, none, is_complete=initial.is_complete)
-        own = [seed for seed in seeds if seed.number == number and seed.score > 0][:most]
-        island.begin(with_seeds(initial.programs, own))
+        own_seeds = [seed for seed in seeds if seed.number == number and seed.score > 0][:most]
+        island.begin(with_seeds(initial.programs, own_seeds))
         if not initial.is_complete:
-            island.keep(np.arange(min(share + len(own), len(island.keys))))
+            island.keep(np.arange(min(share + len(own_seeds), len(island.keys))))
         islands.append(island)
     return islands
 
 
 def _bonus(space: Space, seeds: Sequence[Candidate], options: SearchOptions) -> ExplorationBonus:
-    """The exploration bonus of the structures, after the measured `seeds`, failed ones included.
+    """Return the exploration bonus of the structures after the measured `seeds`.
 
-    The estimate is wrong for some structures as a whole, which one program of each shows: a
-    Winograd convolution of 28×28, 128 to 128 ended at 405 µs where the fastest structure was not
-    tried in time, at 237 without the others. The paper's search does not do that.
+    Failed seeds count as well. The estimate is wrong for some structures as a whole, which one
+    program of each shows: a Winograd convolution of 28×28, 128 to 128 ended at 405 µs where the
+    fastest structure was not tried in time, at 237 without the others. The paper's search does not
+    do that.
     """
     measured = Counter(space.structures[seed.number] for seed in seeds)
     tries_all = options.space != "paper"
@@ -124,13 +125,13 @@ def _generation(islands: Sequence[Island], variation: Variation, bonus: Explorat
 def _sizes(
     islands: Sequence[Island], population: int, rng: np.random.Generator, bonus: ExplorationBonus
 ) -> list[tuple[Island, int]]:
-    """The islands that have offspring, and how much: by their programs among the best."""
+    """Return the islands that have offspring, and how much: by their programs among the best."""
     bounds = [bonus.upper_bound(island.number, island.scores) for island in islands]
     scores = np.concatenate(bounds)
     owners = np.repeat(np.arange(len(islands)), [len(island.scores) for island in islands])
     best = np.argsort(-scores, kind="stable")[: max(1, len(scores) // 8)]
     success = np.bincount(owners[best], minlength=len(islands)) / max(1, len(best))
-    leaders = np.array([np.max(own, initial=-np.inf) for own in bounds])
+    leaders = np.array([np.max(island_bounds, initial=-np.inf) for island_bounds in bounds])
     ranked: list[int] = np.lexsort((-leaders, -success)).tolist()
     order = [n for n in ranked if not islands[n].is_complete and len(islands[n].genes)]
     chosen, rest = order[: MAX_ISLANDS - 1], order[MAX_ISLANDS - 1 :]
@@ -141,15 +142,17 @@ def _sizes(
 
 
 def _inside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[Offspring]:
-    """Children with parents of the same island: crossed, or mutations of one parent."""
+    """Return children with parents of the same island: crossed, or mutations of one parent."""
     rng, options = variation.rng, variation.options
     outside = OUTSIDE_SHARE * options.crossover_rate + options.location_rate + options.sketch_rate
     offspring: list[Offspring] = []
     for island, size in sizes:
         crossings = round((1 - OUTSIDE_SHARE) * options.crossover_rate * size)
         if crossings:
-            made = variation.crossed(island.parents(crossings, rng), island.parents(crossings, rng))
-            offspring += _also_mutated(made, options.mutation_rate, variation)
+            children = variation.crossed(
+                island.parents(crossings, rng), island.parents(crossings, rng)
+            )
+            offspring += _also_mutated(children, options.mutation_rate, variation)
         mutations = max(0, round((1 - outside) * size) - crossings)
         parents = island.parents(mutations, rng).genes
         offspring.append((island.number, mutate(island.sketch, parents, rng, options)))
@@ -157,10 +160,10 @@ def _inside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[O
 
 
 def _outside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[Offspring]:
-    """Children of other sketches than a parent's, each kind for one island or pair of islands.
+    """Return children of other sketches than a parent's, each kind for one or two islands.
 
-    The islands change from generation to generation, larger ones have their turn more often: to
-    score few programs in each of many sketches would take most of the time.
+    The islands change from generation to generation, and larger ones are drawn more often. Scoring
+    few programs in each of many sketches would take most of the time.
     """
     if not sizes:
         return []
@@ -168,14 +171,14 @@ def _outside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[
     total = sum(size for _, size in sizes)
     weights = [size / total for _, size in sizes]
     neighbourhood = neighbourhood_of(variation.space)
-    one, other, mover, leaver = (
-        sizes[int(place)][0] for place in rng.choice(len(sizes), size=4, p=weights)
+    first, second, mover, leaver = (
+        sizes[int(row)][0] for row in rng.choice(len(sizes), size=4, p=weights)
     )
     crossings = round(OUTSIDE_SHARE * options.crossover_rate * total)
-    made = []
+    crossed = []
     if crossings:
-        made = variation.crossed(one.parents(crossings, rng), other.parents(crossings, rng))
-    offspring = _also_mutated(made, options.mutation_rate, variation)
+        crossed = variation.crossed(first.parents(crossings, rng), second.parents(crossings, rng))
+    offspring = _also_mutated(crossed, options.mutation_rate, variation)
     for island, rate, numbers in (
         (mover, options.location_rate, neighbourhood.relocated[mover.number]),
         (leaver, options.sketch_rate, neighbourhood.reachable[leaver.number]),
@@ -191,19 +194,19 @@ def _outside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[
 def _also_mutated(
     offspring: Sequence[Offspring], rate: float, variation: Variation
 ) -> list[Offspring]:
-    """`offspring` with a share of `rate` of them mutated."""
-    made: list[Offspring] = []
+    """Return `offspring` with a share of `rate` of them mutated."""
+    mutated: list[Offspring] = []
     for number, genes in offspring:
         chosen = variation.rng.random(len(genes)) < rate
         sketch = variation.space.sketches[number]
         children = genes.copy()
         children[chosen] = mutate(sketch, genes[chosen], variation.rng, variation.options)
-        made.append((number, children))
-    return made
+        mutated.append((number, children))
+    return mutated
 
 
-def _refreshed(islands: Sequence[Island], rng: np.random.Generator, options: SearchOptions) -> None:
-    """Add new random programs to some islands, for what is measured by chance to be chosen from."""
+def _refresh(islands: Sequence[Island], rng: np.random.Generator, options: SearchOptions) -> None:
+    """Add new random programs to some islands, so that programs can be selected by chance."""
     wanted = round(options.epsilon * options.trials_per_round)
     order: list[int] = rng.permutation(len(islands)).tolist()
     for island in [islands[number] for number in order[: max(1, wanted)]]:
@@ -212,22 +215,24 @@ def _refreshed(islands: Sequence[Island], rng: np.random.Generator, options: Sea
 
 
 def _candidates(islands: Sequence[Island], chosen: Sequence[Selected]) -> list[Candidate]:
-    """The programs `chosen`, with their features: the model learns from those measured."""
+    """Return the programs `chosen` with their features, from which the model learns."""
     features: dict[tuple[int, int], Features] = {}
     for island in islands:
-        keys = np.array([one.key for one in chosen if one.sketch == island.number], dtype=np.uint64)
+        keys = np.array(
+            [program.key for program in chosen if program.sketch == island.number], dtype=np.uint64
+        )
         features |= {(island.number, key): each for key, each in island.features(keys).items()}
     return [
         Candidate(
-            islands[one.sketch].sketch, one.sketch, one.genes.copy(), one.key,
-            features[one.sketch, one.key], one.score, one.is_random,
+            islands[program.sketch].sketch, program.sketch, program.genes.copy(), program.key,
+            features[program.sketch, program.key], program.score, program.is_random,
         )
-        for one in chosen
+        for program in chosen
     ]  # fmt: skip
 
 
 def _pool(island: Island, measured: AbstractSet[int]) -> SelectionPool:
-    """What an island has that was not measured."""
+    """Return the programs of an island that were not measured."""
     is_new = ~np.isin(island.keys, np.array(sorted(measured), dtype=np.uint64))
     genes = island.genes[is_new]
     return SelectionPool(
@@ -240,7 +245,7 @@ def _pool(island: Island, measured: AbstractSet[int]) -> SelectionPool:
 
 
 def _niches(sketch: Sketch, genes: Genes) -> IntArray:
-    """[rows] numbers of the innermost tiles: the last level of every tile variable."""
+    """Return [rows]: numbers of the innermost tiles, the last level of every tile variable."""
     levels = [chosen[:, -1] for chosen in tiles(sketch, genes).values()]
     if not levels:
         return np.zeros(len(genes), dtype=np.int64)

@@ -52,50 +52,56 @@ def local_search(
     variation = Variation(space, rng, options)
     parents = [seed for seed in seeds[:PARENTS] if seed.score > 0]
     groups = [[_itself(seed), *_neighbours(seed, variation)] for seed in parents]
-    fitness = iter(_scored_together(space, model, [group for own in groups for group in own]))
+    fitness = iter(
+        _score_together(space, model, [group for near_seed in groups for group in near_seed])
+    )
     best: dict[int, Candidate] = {}
     scored = 0
     for seed, (_, *around) in zip(parents, groups, strict=True):
-        own = next(fitness).scores[0]
+        own_score = next(fitness).scores[0]
         for number, genes in around:
             sketch = space.sketches[number]
             keys: list[int] = phenotype_keys(sketch, genes).tolist()
             seen = next(fitness)
-            scores = seed.score * seen.scores / own
+            scores = seed.score * seen.scores / own_score
             scored += len(genes)
             rows = zip(genes, keys, seen.features, scores.tolist(), strict=True)
             for row, key, features, score in rows:
                 if key not in measured and (key not in best or score > best[key].score):
                     best[key] = Candidate(sketch, number, row, key, features, score)
-    ranked = sorted(best.values(), key=lambda one: -one.score)[: options.trials_per_round]
+    ranked = sorted(best.values(), key=lambda neighbour: -neighbour.score)[
+        : options.trials_per_round
+    ]
     ranked = [  # copied, or each would keep all that it was chosen from
-        replace(one, genes=one.genes.copy(), features=one.features.copy()) for one in ranked
+        replace(neighbour, genes=neighbour.genes.copy(), features=neighbour.features.copy())
+        for neighbour in ranked
     ]
     return Proposal(tuple(ranked), not ranked, scored)
 
 
 def _neighbours(seed: Candidate, variation: Variation) -> Iterator[Offspring]:
-    """Programs one move away from `seed`, by sketch."""
+    """Yield programs one move away from `seed`, by sketch."""
     yield seed.number, neighbours(seed.sketch, seed.genes, variation.options)
     for number in neighbourhood_of(variation.space).relocated[seed.number]:
         yield number, variation.migrated((seed.number, seed.genes[None, :]), number)
 
 
 def _itself(seed: Candidate) -> Offspring:
+    """Return `seed` as offspring of its sketch."""
     return seed.number, seed.genes[None, :]
 
 
-def _scored_together(
+def _score_together(
     space: Space, model: CostModel, offspring: Sequence[Offspring]
 ) -> list[_Scored]:
-    """What `model` says of each of `offspring`; those of one sketch are scored together."""
+    """Return the scores of each of `offspring`; those of one sketch are scored together."""
     seen: dict[int, _Scored] = {}
     for number in {number for number, _ in offspring}:
-        own = [place for place, group in enumerate(offspring) if group[0] == number]
-        genes = np.concatenate([offspring[place][1] for place in own])
+        numbers = [position for position, group in enumerate(offspring) if group[0] == number]
+        genes = np.concatenate([offspring[position][1] for position in numbers])
         features = extract(space.sketches[number], genes, space.target)
-        ends = np.cumsum([len(offspring[place][1]) for place in own])[:-1]
+        ends = np.cumsum([len(offspring[position][1]) for position in numbers])[:-1]
         scores = fitness_of(model, features).scores
         parts = zip(np.split(scores, ends), np.split(features, ends), strict=True)
-        seen |= {place: _Scored(*part) for place, part in zip(own, parts, strict=True)}
-    return [seen[place] for place in range(len(offspring))]
+        seen |= {position: _Scored(*part) for position, part in zip(numbers, parts, strict=True)}
+    return [seen[position] for position in range(len(offspring))]

@@ -132,12 +132,12 @@ class Island:
 
     def features(self, keys: Keys) -> dict[int, Features]:
         """Return what the model was asked about the programs with `keys`, by key."""
-        found: dict[int, Features] = {}
+        by_key: dict[int, Features] = {}
         for batch in self.batches if len(keys) else ():
             chosen = batch.at(np.isin(batch.keys, keys))
             # copied, or each row would keep the whole batch that it is from
-            found.update(zip(chosen.keys.tolist(), map(np.copy, chosen.features), strict=True))
-        return found
+            by_key.update(zip(chosen.keys.tolist(), map(np.copy, chosen.features), strict=True))
+        return by_key
 
     def parents(self, count: int, rng: np.random.Generator) -> Parents:
         """Return `count` programs, the better ones more often; all by rank, not by score."""
@@ -173,11 +173,12 @@ def initial_population(space: Space, number: int, options: SearchOptions) -> Ini
     Else random ones, the `options.preselected_share` of them with the best analytic estimates;
     always the same.
     """
-    return _drawn(space, number, _Drawing(options))
+    return _draw_initial(space, number, _Drawing(options))
 
 
 @memoized
-def _drawn(space: Space, number: int, drawing: _Drawing) -> InitialPopulation:
+def _draw_initial(space: Space, number: int, drawing: _Drawing) -> InitialPopulation:
+    """Return the programs that `initial_population` promises."""
     options = drawing.options
     sketch = space.sketches[number]
     everything = all_programs(sketch, options.population, options)

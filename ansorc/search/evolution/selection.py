@@ -96,7 +96,7 @@ def select(
     count = min(options.trials_per_round, sum(len(pool.keys) for pool in pools))
     chances = min(ceil(options.epsilon * options.trials_per_round), count)
     ranked = sorted(
-        ((pool, place) for pool in pools for place in range(len(pool.keys))),
+        ((pool, row) for pool in pools for row in range(len(pool.keys))),
         key=lambda entry: -entry[0].scores[entry[1]],
     )
     tried = min(int(TRYING_SHARE * count), count - chances)
@@ -104,45 +104,48 @@ def select(
     ranked = [entry for number, entry in enumerate(ranked) if number not in first]
     best = [*first.values(), *_by_upper_bound(ranked, count - chances - len(first), bonus)]
     best.sort(key=lambda entry: -entry[0].scores[entry[1]])
-    chosen = [_selected(pool, place) for pool, place in best]
-    taken = {one.key for one in chosen}
+    chosen = [_select_row(pool, row) for pool, row in best]
+    taken = {program.key for program in chosen}
     return chosen + _by_chance(pools, taken, chances, rng)
 
 
 def _one_of_each(
     ranked: Sequence[PoolEntry], bonus: ExplorationBonus, count: int
 ) -> dict[int, PoolEntry]:
-    """The best entry of each structure not tried yet, `count` at most, by place in `ranked`."""
-    found: dict[int, int] = {}
+    """Return the best entries of structures not tried yet, `count` at most, by position."""
+    first: dict[int, int] = {}
     for number, (pool, _) in enumerate(ranked):
         if bonus.is_untried(pool.sketch):
-            found.setdefault(bonus.structures[pool.sketch], number)
-    chosen = list(found.values())[:count]
+            first.setdefault(bonus.structures[pool.sketch], number)
+    chosen = list(first.values())[:count]
     for number in chosen:
         bonus.count(ranked[number][0].sketch)
     return {number: ranked[number] for number in chosen}
 
 
 def _distinct(pools: Sequence[SelectionPool]) -> list[SelectionPool]:
-    """The pools without programs that an earlier one has."""
+    """Return the pools without programs that an earlier one has."""
     seen = np.zeros(0, dtype=np.uint64)
-    found: list[SelectionPool] = []
+    pools_left: list[SelectionPool] = []
     for pool in pools:
         new = ~np.isin(pool.keys, seen)
         seen = np.concatenate([seen, pool.keys])
-        found.append(
+        pools_left.append(
             SelectionPool(
                 pool.sketch, pool.genes[new], pool.keys[new], pool.scores[new],
                 pool.niches[new],
             )
         )  # fmt: skip
-    return found
+    return pools_left
 
 
 def _by_upper_bound(
     ranked: Sequence[PoolEntry], count: int, bonus: ExplorationBonus
 ) -> list[PoolEntry]:
-    """The `count` of `ranked` with the highest upper bounds; above the quota only at need."""
+    """Return the `count` of `ranked` with the highest upper bounds.
+
+    Their shares go above the quota only if nothing else is left.
+    """
     queues: dict[int, deque[PoolEntry]] = {}
     for entry in ranked:
         queues.setdefault(bonus.structures[entry[0].sketch], deque()).append(entry)
@@ -151,10 +154,10 @@ def _by_upper_bound(
     above: list[PoolEntry] = []
     while queues and len(within) < count:
         queue = max(queues.values(), key=lambda queue: _upper_bound(queue[0], bonus))
-        pool, place = entry = queue.popleft()
+        pool, row = entry = queue.popleft()
         if not queue:
             del queues[bonus.structures[pool.sketch]]
-        if quota.is_free(pool.sketch, int(pool.niches[place])):
+        if quota.is_free(pool.sketch, int(pool.niches[row])):
             bonus.count(pool.sketch)
             within.append(entry)
         else:
@@ -163,8 +166,8 @@ def _by_upper_bound(
 
 
 def _upper_bound(entry: PoolEntry, bonus: ExplorationBonus) -> float:
-    pool, place = entry
-    return float(bonus.upper_bound(pool.sketch, pool.scores[place]))
+    pool, row = entry
+    return float(bonus.upper_bound(pool.sketch, pool.scores[row]))
 
 
 class _Quota:
@@ -185,21 +188,21 @@ class _Quota:
 def _by_chance(
     pools: Sequence[SelectionPool], taken: set[int], count: int, rng: np.random.Generator
 ) -> list[Selected]:
-    """`count` programs that are not in `taken`, every sketch as likely as any other."""
+    """Return `count` programs that are not in `taken`, every sketch as likely as any other."""
     left = [
-        (pool, [place for place, key in enumerate(pool.keys) if int(key) not in taken])
+        (pool, [row for row, key in enumerate(pool.keys) if int(key) not in taken])
         for pool in pools
     ]
-    found: list[Selected] = []
-    while len(found) < count:
+    drawn: list[Selected] = []
+    while len(drawn) < count:
         left = [(pool, places) for pool, places in left if places]
         pool, places = left[int(rng.integers(len(left)))]
-        place = places.pop(int(rng.integers(len(places))))
-        found.append(_selected(pool, place, is_random=True))
-    return found
+        row = places.pop(int(rng.integers(len(places))))
+        drawn.append(_select_row(pool, row, is_random=True))
+    return drawn
 
 
-def _selected(pool: SelectionPool, place: int, *, is_random: bool = False) -> Selected:
+def _select_row(pool: SelectionPool, place: int, *, is_random: bool = False) -> Selected:
     return Selected(
         pool.sketch, pool.genes[place], int(pool.keys[place]), float(pool.scores[place]),
         is_random,

@@ -84,18 +84,18 @@ class Variation:
         choice = self._choice(ones, others)
         patterns, pattern_of = np.unique(choice, axis=0, return_inverse=True)
         offspring: list[Offspring] = []
-        for place, pattern in enumerate(patterns):
-            rows = np.flatnonzero(pattern_of.reshape(-1) == place)
+        for index, pattern in enumerate(patterns):
+            rows = np.flatnonzero(pattern_of.reshape(-1) == index)
             number = neighbourhood_of(self.space).recombined(
                 ones.sketch, others.sketch, pattern.tolist()
             )
             if number is not None:
                 pair = (ones.of(rows), others.of(rows))
-                offspring.append((number, self._recombined(pair, pattern, number)))
+                offspring.append((number, self._recombine(pair, pattern, number)))
         return offspring
 
     def _choice(self, ones: Parents, others: Parents) -> npt.NDArray[np.bool_]:
-        """[rows, nodes]: whether the node comes from the second parent."""
+        """Return [rows, nodes]: whether the node comes from the second parent."""
         nodes = neighbourhood_of(self.space).nodes
         first, second = (
             _node_times(nodes[parents.sketch], parents.times) for parents in (ones, others)
@@ -112,9 +112,10 @@ class Variation:
         choice = np.where(is_free, self.rng.random(first.shape) < 0.5, second < first)
         return choice & differs
 
-    def _recombined(
+    def _recombine(
         self, pair: tuple[Parents, Parents], from_other: npt.NDArray[np.bool_], number: int
     ) -> Genes:
+        """Return the children with the nodes `from_other` of the second parent."""
         sketches = self.space.sketches
         first, second = (
             translated(sketches[parents.sketch], sketches[number], parents.genes)
@@ -124,7 +125,7 @@ class Variation:
         return self._whole(number, np.where(from_other[owners], second, first))
 
     def _whole(self, number: int, genes: Genes) -> Genes:
-        """The programs with what is missing drawn, those that are too large left out."""
+        """Return the programs with missing genes drawn, without those that are too large."""
         lacking = np.flatnonzero((genes == MISSING).any(axis=1))
         if len(lacking):
             drawn = sample(self.space.sketches[number], len(lacking), self.rng, self.options)
@@ -133,7 +134,7 @@ class Variation:
 
 
 def _node_times(plan: Nodes, times: Float64Array) -> Float64Array:
-    """[rows, nodes]: the sum of the times of each node's statements."""
+    """Return [rows, nodes]: the sum of the times of each node's statements."""
     belongs = plan.statements[:, None] == np.arange(len(plan.names))
     return times @ belongs.astype(np.float64)
 
@@ -191,14 +192,16 @@ def neighbourhood_of(space: Space) -> Neighbourhood:
     """Return which sketches of `space` programs can migrate to, and which are made of two."""
     nodes = tuple(nodes_of(sketch) for sketch in space.sketches)
     numbers = range(len(nodes))
-    relocated = [[n for n in numbers if _is_relocated(nodes[one], nodes[n])] for one in numbers]
+    relocated = [
+        [n for n in numbers if _is_relocated(nodes[origin], nodes[n])] for origin in numbers
+    ]
     reachable = [
         [
             number
             for number, target in enumerate(space.sketches)
-            if number not in (one, *relocated[one]) and _shared_columns(sketch, target)
+            if number not in (origin, *relocated[origin]) and _count_common_columns(sketch, target)
         ]
-        for one, sketch in enumerate(space.sketches)
+        for origin, sketch in enumerate(space.sketches)
     ]
     return Neighbourhood(
         nodes,
@@ -209,8 +212,9 @@ def neighbourhood_of(space: Space) -> Neighbourhood:
     )
 
 
-def _is_relocated(one: Nodes, other: Nodes) -> bool:
-    pairs = zip(one.parts, other.parts, one.is_tiled, other.is_tiled, strict=True)
+def _is_relocated(first_nodes: Nodes, other: Nodes) -> bool:
+    """Return whether one node that is not tiled is all that differs."""
+    pairs = zip(first_nodes.parts, other.parts, first_nodes.is_tiled, other.is_tiled, strict=True)
     changed = [(a, b) for first, second, a, b in pairs if first != second]
     return changed == [(False, False)]
 
@@ -228,24 +232,24 @@ def translated(source: Sketch, target: Sketch, genes: Genes) -> Genes:
     return result
 
 
-def _shared_columns(source: Sketch, target: Sketch) -> int:
+def _count_common_columns(source: Sketch, target: Sketch) -> int:
     """Return how many tile variables of `target` are decided by programs of `source`."""
     return sum(origin is not None for origin in _origins(source, target)[: len(target.variables)])
 
 
 @memoized
 def _origins(source: Sketch, target: Sketch) -> tuple[int | None, ...]:
-    """For each column of `target` the column of `source` that it follows."""
-    names = {name: place for place, name in reversed(list(enumerate(source.columns)))}
+    """Return for each column of `target` the column of `source` that it follows."""
+    names = {name: column for column, name in reversed(list(enumerate(source.columns)))}
     genes = nodes_of(source).genes
-    kinds = {gene: place for place, gene in reversed(list(enumerate(genes)))}
+    kinds = {gene: column for column, gene in reversed(list(enumerate(genes)))}
     wanted = zip(target.columns, nodes_of(target).genes, strict=True)
     return tuple(names.get(name, kinds.get(gene)) for name, gene in wanted)
 
 
 @memoized
 def _translation(source: Sketch, target: Sketch, origin: int, column: int) -> IntArray:
-    """[values of the origin]: the value of the target's column, or MISSING."""
+    """Return [values of the origin]: the value of the target's column, or MISSING."""
     old, new = _column(source, origin), _column(target, column)
     if isinstance(old, TileVariable) and isinstance(new, TileVariable):
         return _rows(table_of(source, old), table_of(target, new))
@@ -258,16 +262,18 @@ def _translation(source: Sketch, target: Sketch, origin: int, column: int) -> In
 
 
 def _rows(ours: TileTable, theirs: TileTable) -> IntArray:
+    """Return for each row of `ours` the equal row of `theirs`, or MISSING."""
     if ours is theirs:
         return np.arange(len(ours), dtype=np.int64)
     known: list[list[int]] = theirs.rows.tolist()
-    places = {tuple(row): place for place, row in enumerate(known)}
+    places = {tuple(row): number for number, row in enumerate(known)}
     wanted: list[list[int]] = ours.rows.tolist()
-    found = [places.get(tuple(row), MISSING) for row in wanted]
-    return np.array(found, dtype=np.int64)
+    matching = [places.get(tuple(row), MISSING) for row in wanted]
+    return np.array(matching, dtype=np.int64)
 
 
 def _column(sketch: Sketch, column: int) -> TileVariable | Choice:
+    """Return what the gene of a column decides."""
     return (*sketch.variables, *sketch.choices)[column]
 
 
@@ -282,12 +288,12 @@ def mutate(
     children = genes.copy()
     todo = np.arange(len(genes))
     for _ in range(ROUNDS):
-        made = genes[todo]
-        _change(sketch, made, np.arange(len(made)), rng, options)
-        second = np.flatnonzero(rng.random(len(made)) < options.second_move_rate)
-        _change(sketch, made, second, rng, options)
-        good = are_legal(sketch, made, options)
-        children[todo[good]] = made[good]
+        trial = genes[todo]
+        _change(sketch, trial, np.arange(len(trial)), rng, options)
+        second = np.flatnonzero(rng.random(len(trial)) < options.second_move_rate)
+        _change(sketch, trial, second, rng, options)
+        good = are_legal(sketch, trial, options)
+        children[todo[good]] = trial[good]
         todo = todo[~good]
         if not len(todo):
             break
@@ -296,7 +302,7 @@ def mutate(
 
 def neighbours(sketch: Sketch, row: Genes, options: SearchOptions = DEFAULTS) -> Genes:
     """Return all legal programs [rows, columns] one move away from `row` [columns]."""
-    found: list[Genes] = []
+    changes: list[Genes] = []
     for column, count in enumerate(gene_counts(sketch)):
         if column < len(sketch.variables):
             table = table_of(sketch, sketch.variables[column])
@@ -305,8 +311,8 @@ def neighbours(sketch: Sketch, row: Genes, options: SearchOptions = DEFAULTS) ->
             values = np.arange(count, dtype=np.int64)
         changed = np.repeat(row[None, :], len(values), axis=0)
         changed[:, column] = values
-        found.append(changed[values != row[column]])
-    genes = np.concatenate([row[None, :0].reshape(0, len(row)), *found])
+        changes.append(changed[values != row[column]])
+    genes = np.concatenate([row[None, :0].reshape(0, len(row)), *changes])
     return genes[are_legal(sketch, genes, options)]
 
 
@@ -339,7 +345,7 @@ def _columns(
     rng: np.random.Generator,
     options: SearchOptions,
 ) -> IntArray:
-    """The gene to change in each of `rows` programs; -1 in a sketch with nothing to change."""
+    """Return the gene to change in each of `rows` programs; -1 where nothing can change."""
     able = np.flatnonzero(counts > 1)
     variables = able[able < len(sketch.variables)]
     choices = able[able >= len(sketch.variables)]

@@ -30,13 +30,14 @@ def bound_rest(partial: PartialSketch) -> PartialSketch:
         is_free = isinstance(stage.attach, Root) and not is_bound(partial, stage)
         if is_free and stage.op.axes and stage.name not in sums:
             keeps_rows = any(buffer.name in sums for buffer in stage.op.reads)
-            partial = _bound(partial, stage, keeps_rows=keeps_rows)
+            partial = _bind(partial, stage, keeps_rows=keeps_rows)
     for name in sums:
         partial = added_up(partial, name)
     return partial
 
 
 def _is_for_one(partial: PartialSketch, stage: Stage) -> bool:
+    """Return whether the threads of one reader compute `stage`, element by element."""
     if not stage.op.axes:  # one thread makes its reader, too
         return False
     if adds_up_parts(partial, stage):
@@ -47,14 +48,15 @@ def _is_for_one(partial: PartialSketch, stage: Stage) -> bool:
 
 def is_bound(partial: PartialSketch, stage: Stage) -> bool:
     """Return whether a root stage is divided among blocks or threads already."""
-    own = any(iterator.thread for iterator in stage.iterators)
-    return own or bool(partial.state.stages_inside(stage.name))
+    has_threads = any(iterator.thread for iterator in stage.iterators)
+    return has_threads or bool(partial.state.stages_inside(stage.name))
 
 
-def _bound(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> PartialSketch:
-    """All space loops, but for short vectors: blocks, then the threads of a block.
+def _bind(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> PartialSketch:
+    """Return the sketch with the space loops of `stage` bound to blocks and threads.
 
-    `keeps_rows`: no vector goes beyond the end of a row, as sums for it are made in whole rows.
+    Loops over short vectors stay inside. With `keeps_rows` no vector goes beyond the end of a row,
+    as sums for it are made in whole rows.
     """
     name = stage.name
     loops = [axis.name for axis in stage.op.axes]
@@ -91,7 +93,10 @@ def _bound(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> Partial
 
 
 def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
-    """The most elements of a vector: 1 where no vectors divide the rows, or a sum has none."""
+    """Return the most elements of a vector: 1 if no vector divides the rows of `op`.
+
+    A sum has vectors only if all that it loads is contiguous along the last axis.
+    """
     contiguous = vector_axis(op)
     if contiguous is None or contiguous + 1 < len(op.axes):
         return 1
@@ -102,10 +107,10 @@ def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
 
 
 def _lanes_of_all(partial: PartialSketch, op: ComputeOp) -> int:
-    """The elements of a vector that does not end with a row: of stages that go through memory.
+    """Return the elements of a vector that may go beyond the end of a row.
 
-    1 where whole vectors make up the rows, or something is read in another order. What is the same
-    in a row, such as a bias of a channel, each lane reads for itself.
+    Return 1 where whole vectors make up the rows, or something is read in another order. Each lane
+    reads for itself what is the same in a row, such as the bias of a channel.
     """
     shape = tuple(axis.extent for axis in op.axes)
     lanes = gcd(partial.lanes(op), prod(shape))

@@ -38,11 +38,11 @@ def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
 
 def sketches_on_gpu(dag: ComputeDAG, target: Target) -> list[Sketch]:
     """Return the complete sketches of `dag` for a GPU."""
-    return [whole for sketch in _derived(dag, target) for whole in completed_on_gpu(sketch)]
+    return [whole for sketch in _derive(dag, target) for whole in completed_on_gpu(sketch)]
 
 
-def _derived(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
-    """The sketches that the rules derive, not yet complete."""
+def _derive(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
+    """Return the sketches that the rules derive, not yet complete."""
     reductions = sum(bool(op.reduce_axes) for op in dag.ops)
     most = MAX_SKETCHES if reductions <= FEW_REDUCTIONS else MOST_OF_MANY
     return generate(dag, target, gpu_rules(), most=most)
@@ -50,10 +50,10 @@ def _derived(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
 
 def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step, ...]]:
     """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
-    pools = sorted(_drawn_pools(_derived(dag, target)), key=lambda pool: pool.best)
+    pools = sorted(_draw_pools(_derive(dag, target)), key=lambda pool: pool.best)
     near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
     programs: dict[tuple[Step, ...], float] = {}
-    for pool in map(_evolved, near):
+    for pool in map(_evolve, near):
         _, different = np.unique(pool.genes, axis=0, return_index=True)
         genes = pool.genes[np.sort(different)]
         times = seconds_of(pool.sketch, genes, NARROW)
@@ -62,16 +62,16 @@ def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step,
     return sorted(programs, key=lambda program: programs[program])[:count]
 
 
-def _drawn_pools(derived: Sequence[Sketch]) -> list[ThreadPrograms]:
-    """Random programs of all complete sketches, or where there are many of those worth a try."""
+def _draw_pools(derived: Sequence[Sketch]) -> list[ThreadPrograms]:
+    """Return random programs of all complete sketches, or of those worth a try of many."""
     if sum(len(ways_on_gpu(sketch)) for sketch in derived) > MANY_SKETCHES:
         return FewOfMany(derived).pools()
     whole = [complete for sketch in derived for complete in completed_on_gpu(sketch)]
     return [ThreadPrograms.draw(sketch, min(ROWS, ALL_ROWS // len(whole))) for sketch in whole]
 
 
-def _evolved(pool: ThreadPrograms) -> ThreadPrograms:
-    """The pool after rounds of mutations, until some bring next to nothing."""
+def _evolve(pool: ThreadPrograms) -> ThreadPrograms:
+    """Return the pool after rounds of mutations, until the last ones hardly improve it."""
     rng = np.random.default_rng(0)
     bests = [pool.best]
     for _ in range(ROUNDS if pool.sketch.variables else 0):

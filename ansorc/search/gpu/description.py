@@ -78,15 +78,16 @@ class AnalysedKernel:
 @memoized
 def analysed(nests: LoopNests) -> tuple[AnalysedKernel, ...]:
     """Return the kernels of the programs of `nests`, in their order."""
-    return tuple(_analysed(nests, kernel) for kernel in kernels_of(nests.state))
+    return tuple(_analyse(nests, kernel) for kernel in kernels_of(nests.state))
 
 
-def _analysed(nests: LoopNests, kernel: ThreadKernel) -> AnalysedKernel:
+def _analyse(nests: LoopNests, kernel: ThreadKernel) -> AnalysedKernel:
     statements = tuple(ThreadStatement(nests, stage) for stage in kernel.stages)
     return AnalysedKernel(kernel, statements, _description(kernel, statements))
 
 
 def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) -> KernelDescription:
+    """Return the description of a kernel, added up over its statements."""
     rows = statements[0].rows
     root = statements[-1]
     accesses = [access for statement in statements for access in statement.accesses]
@@ -137,23 +138,24 @@ def _most(numbers: Iterable[Floats], rows: int, least: float) -> Floats:
 
 
 def _loads_global(statement: ThreadStatement) -> bool:
+    """Return whether the statement loads from global memory."""
     return any(a.is_in(MemorySpace.GLOBAL) and not a.is_store for a in statement.accesses)
 
 
 def _matrix_function(statement: ThreadStatement) -> str:
-    """What matrix units do for the statement; empty without them."""
+    """Return the function of the matrix units that the statement uses, empty for none."""
     marked = [it for it in statement.stage.iterators if it.mark is Mark.MATRIX]
     return marked[0].function if marked else ""
 
 
 def _matrix_multiply_adds(statement: ThreadStatement) -> Floats:
-    """Those of a whole warp, by matrix units."""
+    """Return the multiply-adds of a whole warp by matrix units."""
     is_by_units = bool(_matrix_function(statement))
     return statement.iterations * (WARP_THREADS if is_by_units else 0)
 
 
 def _arithmetic(statement: ThreadStatement) -> Floats:
-    """Instructions of the lanes for floats, in a thread."""
+    """Return the floating-point instructions of one thread."""
     if _matrix_function(statement):
         return np.zeros(statement.rows)
     counts = operation_counts(statement.stage.op)
@@ -162,12 +164,13 @@ def _arithmetic(statement: ThreadStatement) -> Floats:
 
 
 def _special(statement: ThreadStatement) -> Floats:
+    """Return the instructions of one thread for the special function units."""
     counts = operation_counts(statement.stage.op)
     return statement.iterations * SPECIAL_OPERATIONS * (counts.called + counts.divided)
 
 
 def _code(statement: ThreadStatement) -> Floats:
-    """Instructions of the copies of a statement."""
+    """Return the instructions in the code of a statement, with its copies."""
     requests = [access.requests for access in statement.accesses]
     by_units = _matrix_multiply_adds(statement) / MATRIX_STEP
     requests = requests[:1] if _matrix_function(statement) else requests
@@ -176,9 +179,9 @@ def _code(statement: ThreadStatement) -> Floats:
 
 
 def _integers(statement: ThreadStatement, is_part: BoolArray) -> Floats:
-    """Instructions of a thread for indices and loops, but those of addresses.
+    """Return the instructions of one thread for indices and loops, without addresses.
 
-    `is_part`: the threads of a block are a part of fused axes, which is no matter of guards.
+    With `is_part` the threads of a block are a part of fused axes, so no guard is needed.
     """
     if _matrix_function(statement):
         return statement.serial * LOOP_OPERATIONS
@@ -193,63 +196,63 @@ def _row(values: IntArray, rows: int) -> IntArray:
 
 
 def _excess(root: ThreadStatement, threads: IntArray) -> dict[int, Floats]:
-    """How many times as many threads as a block has its digit at each place would make.
+    """Return how many threads each thread loop would make, as a multiple of those of a block.
 
     Threads over fused axes have a part of the slowest digit that they reach, which is rounded up:
     64 of rows of 28 are 3 rows.
     """
-    found: dict[int, Floats] = {}
+    factors: dict[int, Floats] = {}
     left = np.maximum(1, root.product(LoopRole.THREAD) / threads)
-    for place, role in enumerate(root.roles):
+    for loop, role in enumerate(root.roles):
         if role is LoopRole.THREAD:
-            is_it = root.nest.loops[place].extent > 1
-            found[place] = np.where(is_it, left, 1.0)
+            is_it = root.nest.loops[loop].extent > 1
+            factors[loop] = np.where(is_it, left, 1.0)
             left = np.where(is_it, 1.0, left)
-    return found
+    return factors
 
 
 def _grid(root: ThreadStatement, excess: Mapping[int, Floats]) -> tuple[Floats, ...]:
-    """The loops that blocks run over, the fastest first."""
-    places = [place for place, role in enumerate(root.roles) if role is LoopRole.BLOCK]
-    extents = [root.nest.loops[place].extent.astype(np.float64) for place in places]
-    axes = [_axis(root, place) for place in places]
+    """Return the extents of the loops that blocks run over, the fastest first."""
+    places = [loop for loop, role in enumerate(root.roles) if role is LoopRole.BLOCK]
+    extents = [root.nest.loops[loop].extent.astype(np.float64) for loop in places]
+    axes = [_axis(root, loop) for loop in places]
     extents, axes = (extents, axes) if axes else ([np.ones(root.rows)], [""])
     beyond = _beyond(root)
-    for place, more in excess.items():
-        axis = _axis(root, place)
-        own = axes.index(axis) if axis in axes else 0
-        extents[own] = extents[own] * np.where(more > 1, more / beyond, 1.0)
+    for loop, more in excess.items():
+        axis = _axis(root, loop)
+        dimension = axes.index(axis) if axis in axes else 0
+        extents[dimension] = extents[dimension] * np.where(more > 1, more / beyond, 1.0)
     return tuple(reversed(extents))
 
 
-def _axis(statement: ThreadStatement, place: int) -> str:
-    """The axis that a loop moves along."""
+def _axis(statement: ThreadStatement, loop: int) -> str:
+    """Return the axis that a loop moves along, empty for none."""
     nest = statement.nest
-    return next((axis for axis in statement.extents if nest.axes[axis][place] is not None), "")
+    return next((axis for axis in statement.extents if nest.axes[axis][loop] is not None), "")
 
 
 def _beyond(statement: ThreadStatement) -> Floats:
-    """How many times as many results as there are the loops come to, each rounded up."""
-    found = np.ones(statement.rows)
+    """Return by which factor the rounded loops compute more results than there are."""
+    share = np.ones(statement.rows)
     for axis, extent in statement.extents.items():
         for loop, step in zip(statement.nest.loops, statement.nest.axes[axis], strict=True):
-            found = found * (1 if step is None else loop.extent)
-        found = found / extent
-    return found
+            share = share * (1 if step is None else loop.extent)
+        share = share / extent
+    return share
 
 
 def _around(statement: ThreadStatement) -> Floats:
-    """How often a block makes a copy."""
-    found = np.ones(statement.rows)
+    """Return how often a block makes a copy."""
+    times = np.ones(statement.rows)
     loops = statement.nest.loops[: statement.nest.own]
     for loop, role in zip(loops, statement.roles, strict=False):
-        found = found * (loop.extent if role is LoopRole.LOOP else 1)
-    return found
+        times = times * (loop.extent if role is LoopRole.LOOP else 1)
+    return times
 
 
 def _guards(statement: ThreadStatement) -> Floats:
-    """Operations for each result of a stage whose tiles may reach beyond its extents."""
-    found = np.zeros(statement.rows)
+    """Return the operations that guard results of tiles beyond the extents."""
+    operations = np.zeros(statement.rows)
     stage, nest = statement.stage, statement.nest
     terms = {axis.name: axis.extent for axis in stage.op.reduce_axes}
     for axis, extent in (*statement.extents.items(), *terms.items()):
@@ -257,15 +260,17 @@ def _guards(statement: ThreadStatement) -> Floats:
         for loop, step in zip(nest.loops, nest.axes[axis], strict=True):
             covered = covered * (1 if step is None else loop.extent)
         is_ragged = (covered != extent) & (stage.scope != "shared")
-        found = found + np.where(is_ragged, GUARD_OPERATIONS, 0)
-    return found
+        operations = operations + np.where(is_ragged, GUARD_OPERATIONS, 0)
+    return operations
 
 
 def _global(
     access: ThreadAccess, root: ThreadStatement, excess: Mapping[int, Floats], *, bypasses: bool
 ) -> GlobalAccess:
-    """What a statement asks of global memory; `bypasses`: copies are not kept in the first level,
-    so its banks do not matter."""
+    """Return the access of a statement to global memory.
+
+    With `bypasses` copies are not kept in the first-level cache, so its banks do not matter.
+    """
     lanes = np.minimum(32, access.statement.product(LoopRole.THREAD))
     exchanging = _exchanging(access)
     each = access.width * exchanging * access.buffer.dtype.bytes
@@ -276,8 +281,8 @@ def _global(
     dimensions = len(_grid(root, excess))
     elements = access.block_elements
     if access.statement is root:
-        for place, times in excess.items():
-            is_moved = any(move is not None for move in access.moved[place])
+        for number, times in excess.items():
+            is_moved = any(move is not None for move in access.moved[number])
             elements = elements / times if is_moved else elements
     depends = access.depends_on
     depends = (*depends, *[np.zeros(access.statement.rows)] * (dimensions - len(depends)))
@@ -296,21 +301,24 @@ def _global(
 
 
 def _is_asynchronous(access: ThreadAccess) -> BoolArray:
-    """[rows]: whether what it loads goes to shared memory as it is, so many bytes at a time."""
+    """Return [rows]: whether an asynchronous copy moves what is loaded to shared memory."""
     stage, size = access.statement.stage, access.width * access.buffer.dtype.bytes
     is_shared = stage.scope == "shared" and not access.is_store
     return np.isin(size, ASYNC_COPY_BYTES) & (is_shared and is_copy(stage.op.body))
 
 
 def _waits(access: ThreadAccess) -> Floats:
-    """[rows]: how often a thread waits for what it copies, besides once in each step."""
+    """Return [rows]: how often a thread waits for what it copies, besides once in each step."""
     if access.statement.stage.scope != "shared":
         return np.zeros(access.statement.rows)
     return np.maximum(0.0, access.requests / LOADS_TOGETHER - _around(access.statement))
 
 
 def _exchanging(access: ThreadAccess) -> IntArray:
-    """[rows]: neighbours that exchange what they store, for longer vectors (`join_stores`)."""
+    """Return [rows]: neighbours that exchange what they store, for longer vectors.
+
+    See `join_stores`.
+    """
     ones = np.ones(access.statement.rows, dtype=np.int64)
     if not access.is_store or not access.is_in(MemorySpace.GLOBAL) or not access.lanes:
         return ones
@@ -325,7 +333,10 @@ def _exchanging(access: ThreadAccess) -> IntArray:
 
 
 def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[SharedAccess]:
-    """What a statement asks of shared memory; around matrix units no banks meet (`pad_shared`)."""
+    """Yield the accesses of a statement to shared memory.
+
+    Around matrix units no bank conflicts occur (`pad_shared`).
+    """
     function = _matrix_function(statement)
     for access in statement.accesses:
         if not access.is_in(MemorySpace.SHARED):
@@ -340,25 +351,30 @@ def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[Shared
 
 
 def _matrix_loads(access: ThreadAccess, function: str) -> Floats:
-    """Loads of four matrices each: of 16 rows, or of 16 columns, with the terms of one step."""
+    """Return the loads of four matrices each.
+
+    Each loads 16 rows, or 16 columns, with the terms of one step.
+    """
     statement = access.statement
-    found = np.ones(statement.rows)
+    loads = np.ones(statement.rows)
     op = statement.stage.op
-    own = (load for load in op.loads if load.buffer.name == access.buffer.name)
-    is_column = any(op.axes[-1].name in free_vars(index) for load in own for index in load.indices)
-    for place, loop in enumerate(statement.nest.loops):
-        is_moved = loop.is_reduce or access.steps[place] is not None
-        if statement.roles[place] is LoopRole.LOOP and is_moved:
-            found = found * loop.extent
-    return found / MATRIX_FUNCTIONS[function] / (MATRICES if is_column else MATRICES // 2)
+    own_loads = (load for load in op.loads if load.buffer.name == access.buffer.name)
+    is_column = any(
+        op.axes[-1].name in free_vars(index) for load in own_loads for index in load.indices
+    )
+    for number, loop in enumerate(statement.nest.loops):
+        is_moved = loop.is_reduce or access.steps[number] is not None
+        if statement.roles[number] is LoopRole.LOOP and is_moved:
+            loads = loads * loop.extent
+    return loads / MATRIX_FUNCTIONS[function] / (MATRICES if is_column else MATRICES // 2)
 
 
 def estimated_seconds(
     state: State, target: Target, rows: int, choices: Mapping[str, Extent] | None = None
 ) -> Floats:
     """Return the estimated seconds of each kernel: [rows, kernels]."""
-    found = [seconds_of_kernel(each, target) for each in descriptions(state, rows, choices)]
-    return np.stack([np.broadcast_to(each, (rows,)) for each in found], axis=1)
+    times = [seconds_of_kernel(each, target) for each in descriptions(state, rows, choices)]
+    return np.stack([np.broadcast_to(each, (rows,)) for each in times], axis=1)
 
 
 def seconds_of_kernel(kernel: KernelDescription, target: Target) -> Floats:

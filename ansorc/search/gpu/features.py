@@ -131,7 +131,7 @@ def _seconds(nests: LoopNests, target: Target) -> tuple[FloatArray, ...]:
 
 def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     """Yield the columns of one statement in order, the estimate last."""
-    _, each, statement = _found(nests, nest)
+    _, each, statement = _find(nests, nest)
     rows = nests.rows
     yield from values_of(_kernel_features(each, target, rows))
     yield from values_of(
@@ -156,13 +156,14 @@ def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[Floa
 
 def _estimate(nests: LoopNests, nest: LoopNest, target: Target) -> FloatArray:
     """Return [rows]: the cycles of 1 ns of the kernel whose root is the stage of `nest`, else 0."""
-    number, each, statement = _found(nests, nest)
+    number, each, statement = _find(nests, nest)
     if statement.stage is not each.kernel.root:
         return np.zeros(nests.rows)
     return np.minimum(_seconds(nests, target)[number], 1e3) * 1e9
 
 
-def _found(nests: LoopNests, nest: LoopNest) -> tuple[int, AnalysedKernel, ThreadStatement]:
+def _find(nests: LoopNests, nest: LoopNest) -> tuple[int, AnalysedKernel, ThreadStatement]:
+    """Return the kernel of the stage of `nest`, its number, and the statement."""
     for number, each in enumerate(analysed(nests)):
         for statement in each.statements:
             if statement.stage.name == nest.stage.name:
@@ -171,31 +172,32 @@ def _found(nests: LoopNests, nest: LoopNest) -> tuple[int, AnalysedKernel, Threa
 
 
 def _kernel_features(each: AnalysedKernel, target: Target, rows: int) -> KernelFeatures:
-    found, machine = each.description, target.gpu.architecture
-    taken = (found.threads, found.registers, found.shared_bytes)
+    """Return the features of a kernel for all `rows`."""
+    kernel, machine = each.description, target.gpu.architecture
+    taken = (kernel.threads, kernel.registers, kernel.shared_bytes)
     resident = resident_blocks(machine, *taken)
-    blocks = np.broadcast_to(np.prod(np.broadcast_arrays(*found.grid), axis=0), (rows,))
+    blocks = np.broadcast_to(np.prod(np.broadcast_arrays(*kernel.grid), axis=0), (rows,))
     rounds = blocks / (target.gpu.multiprocessors * np.maximum(resident, 1))
-    warps = blocks * -(-found.threads // WARP_THREADS)
-    asked = [access.requests * access.sectors * 32.0 for access in found.global_accesses]
+    warps = blocks * -(-kernel.threads // WARP_THREADS)
+    asked = [access.requests * access.sectors * 32.0 for access in kernel.global_accesses]
     moved = _total(asked, rows) * warps
-    banks = [access.requests * access.wavefronts for access in found.shared_accesses]
+    banks = [access.requests * access.wavefronts for access in kernel.shared_accesses]
     return KernelFeatures(
-        blocks=blocks, threads=np.asarray(found.threads),
+        blocks=blocks, threads=np.asarray(kernel.threads),
         virtual_threads=_total([each.kernel.vthreads], rows),
-        registers=np.asarray(found.registers), shared_bytes=np.asarray(found.shared_bytes),
+        registers=np.asarray(kernel.registers), shared_bytes=np.asarray(kernel.shared_bytes),
         resident_blocks=_total([resident], rows), occupancy=occupancy(machine, *taken),
         waves=rounds,
-        last_wave=rounds / np.ceil(rounds), multiply_adds=np.asarray(found.multiply_adds),
-        matrix_multiply_adds=np.asarray(found.matrix_multiply_adds),
-        integer_operations=np.asarray(found.integer_operations),
-        special_operations=np.asarray(found.special_operations),
-        global_requests=_total([a.requests for a in found.global_accesses], rows),
+        last_wave=rounds / np.ceil(rounds), multiply_adds=np.asarray(kernel.multiply_adds),
+        matrix_multiply_adds=np.asarray(kernel.matrix_multiply_adds),
+        integer_operations=np.asarray(kernel.integer_operations),
+        special_operations=np.asarray(kernel.special_operations),
+        global_requests=_total([a.requests for a in kernel.global_accesses], rows),
         global_bytes=moved,
-        shared_requests=_total([a.requests for a in found.shared_accesses], rows),
-        shared_wavefronts=_total(banks, rows), independent=np.asarray(found.independent),
-        steps=np.asarray(found.steps),
-        intensity=found.multiply_adds * warps * 32 / np.maximum(moved, 1),
+        shared_requests=_total([a.requests for a in kernel.shared_accesses], rows),
+        shared_wavefronts=_total(banks, rows), independent=np.asarray(kernel.independent),
+        steps=np.asarray(kernel.steps),
+        intensity=kernel.multiply_adds * warps * 32 / np.maximum(moved, 1),
     )  # fmt: skip
 
 
@@ -204,6 +206,7 @@ def _total(numbers: Sequence[Any], rows: int) -> FloatArray:
 
 
 def _access_features(access: ThreadAccess) -> GpuAccessFeatures:
+    """Return the features of one access."""
     rows = access.statement.rows
     is_global, is_shared = access.is_in(MemorySpace.GLOBAL), access.is_in(MemorySpace.SHARED)
     is_memory = float(is_global or is_shared)

@@ -86,11 +86,12 @@ class FewOfMany:
         return programs is not None and programs.best > most
 
     def _key(self, number: int, way: ReductionWay) -> tuple[int, ReductionWay]:
+        """Return under which key a sketch is stored in `tried`; an unknown way is the first one."""
         ways = ways_on_gpu(self.derived[number])
         return number, way if way in ways else ways[0]
 
     def _seconds(self, number: int, way: ReductionWay) -> float:
-        """The least estimated time of a derived sketch, in one way if it may be completed so."""
+        """Return the least estimated time of a derived sketch, in one way if that completes it."""
         key = self._key(number, way)
         if key not in self.tried:
             whole = complete_on_gpu(self.derived[number], key[1])
@@ -105,7 +106,7 @@ def choices_of(sketch: Sketch) -> StageChoices:
     choices: StageChoices = {}
     before = 0
     for applied in sketch.derivation:
-        made_of = [one for one in names if f"{applied.stage}.".startswith(f"{one}.")]
+        made_of = [origin for origin in names if f"{applied.stage}.".startswith(f"{origin}.")]
         name = made_of[-1] if made_of else applied.stage
         made = applied.rule, sketch.steps[before : applied.step_count]
         choices[name] = (*choices.get(name, ()), made)
@@ -114,4 +115,5 @@ def choices_of(sketch: Sketch) -> StageChoices:
 
 
 def _without(choices: StageChoices, stage: str) -> StageChoices:
+    """Return the choices of all stages but one."""
     return {name: made for name, made in choices.items() if name != stage}

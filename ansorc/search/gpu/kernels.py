@@ -41,6 +41,7 @@ def kernels_of(state: State) -> tuple[ThreadKernel, ...]:
 
 
 def _inside(state: State, stage: Stage) -> Iterator[Stage]:
+    """Yield the stages computed in the loops of `stage`, producers first."""
     for iterator in stage.iterators:
         for inner in state.stages_inside(stage.name, iterator.name):
             yield from _inside(state, inner)
@@ -62,30 +63,31 @@ class ThreadKernel:
 
     @property
     def is_bound(self) -> bool:
-        """Whether its work is divided among blocks or threads."""
+        """Return whether its work is divided among blocks or threads."""
         return any(loop.thread for stage in self.stages for loop in stage.iterators)
 
     @property
     def is_by_matrix_units(self) -> bool:
-        """Whether matrix units make sums of it."""
+        """Return whether matrix units make any of its sums."""
         return any(is_by_matrix_units(stage) for stage in self.inside)
 
     @cached_property
     def blocks(self) -> IntArray:
         """Blocks of the grid."""
-        return self._bound("blockIdx.x")
+        return self._bound_extent("blockIdx.x")
 
     @cached_property
     def threads(self) -> IntArray:
         """Threads of a block."""
-        return self._bound("threadIdx.x") * self._bound("threadIdx.y")
+        return self._bound_extent("threadIdx.x") * self._bound_extent("threadIdx.y")
 
     @cached_property
     def vthreads(self) -> IntArray:
         """Virtual threads of a thread."""
-        return self._bound("vthread")
+        return self._bound_extent("vthread")
 
-    def _bound(self, thread: str) -> IntArray:
+    def _bound_extent(self, thread: str) -> IntArray:
+        """Return the largest extent of the loops bound to `thread`."""
         loops = [loop for stage in self.stages for loop in stage.iterators if loop.thread == thread]
         return reduce(np.maximum, (as_array(loop.extent) for loop in loops), ONE)
 
@@ -102,15 +104,15 @@ class ThreadKernel:
         """Registers of a thread, about: its tiles, what a step loads, indices and addresses."""
         private = [stage for stage in self.inside if stage.scope != "shared"]
         shared = [stage for stage in self.inside if stage.scope == "shared"]
-        held = [_held(stage) * self.vthreads for stage in private]
-        loaded = [self._loaded(stage) for stage in private]
-        copied = [_copied(stage) for stage in shared if not self.is_by_matrix_units]
+        held = [_result_registers(stage) * self.vthreads for stage in private]
+        loaded = [self._loading_registers(stage) for stage in private]
+        copied = [_copy_registers(stage) for stage in shared if not self.is_by_matrix_units]
         return (
             BASE_REGISTERS + sum(held, 0 * ONE) + reduce(np.maximum, loaded, 0 * ONE) + sum(copied)
         )
 
-    def _loaded(self, stage: Stage) -> IntArray:
-        """Registers of what one step of the register tile of `stage` multiplies."""
+    def _loading_registers(self, stage: Stage) -> IntArray:
+        """Return the registers for the factors in one step of the register tile of `stage`."""
         virtual = vthread_extents(self.root)
         registers = _FACTOR_REGISTERS if self.is_by_matrix_units else 1
         names = [axis.name for axis in self.root.op.axes]
@@ -118,11 +120,11 @@ class ThreadKernel:
         for load in stage.op.loads:
             moving = {name for index in load.indices for name in free_vars(index)}
             elements = ONE
-            for place, axis in enumerate(stage.op.axes):
+            for dimension, axis in enumerate(stage.op.axes):
                 if axis.name in moving:
-                    own = [it.extent for it in innermost(stage) if it.axis == axis.name]
-                    around = virtual.get(names[place], ONE) if place < len(names) else ONE
-                    elements = elements * as_array(multiply(own)) * around
+                    extents = [it.extent for it in innermost(stage) if it.axis == axis.name]
+                    around = virtual.get(names[dimension], ONE) if dimension < len(names) else ONE
+                    elements = elements * as_array(multiply(extents)) * around
             total = total + registers * elements * -(-load.buffer.dtype.bytes // REGISTER_BYTES)
         return total
 
@@ -143,12 +145,12 @@ def innermost(stage: Stage) -> tuple[Loop, ...]:
 
 def vthread_extents(stage: Stage) -> Mapping[str, IntArray]:
     """Return how many virtual threads there are along each axis of a stage."""
-    found: dict[str, IntArray] = {}
+    extents: dict[str, IntArray] = {}
     for iterator in stage.iterators:
         if iterator.thread == "vthread":
             for part in stage.parts[iterator.name]:
-                found[part.axis] = found.get(part.axis, ONE) * as_array(part.extent)
-    return found
+                extents[part.axis] = extents.get(part.axis, ONE) * as_array(part.extent)
+    return extents
 
 
 def bytes_of(stage: Stage) -> IntArray:
@@ -157,9 +159,11 @@ def bytes_of(stage: Stage) -> IntArray:
     return elements * sum(buffer.dtype.bytes for buffer in stage.op.buffers)
 
 
-def _held(stage: Stage) -> IntArray:
-    """Registers of what a thread keeps of `stage`: one for each number, or for two of float16 that
-    matrix units add up."""
+def _result_registers(stage: Stage) -> IntArray:
+    """Return the registers for the results of `stage` that a thread keeps.
+
+    One holds a number, or two of float16 that matrix units add up.
+    """
     if is_by_matrix_units(stage) and stage.op.buffer.dtype == FLOAT16:
         return -(-bytes_of(stage) // REGISTER_BYTES)
     words = sum(-(-buffer.dtype.bytes // REGISTER_BYTES) for buffer in stage.op.buffers)
@@ -167,6 +171,7 @@ def _held(stage: Stage) -> IntArray:
 
 
 def _rows_of(stage: Stage) -> IntArray:
+    """Return the rows that `stage` has in memory."""
     return as_array(multiply(memory_shape(stage)[:-1]))
 
 
@@ -183,10 +188,10 @@ def vector_lengths(stage: Stage) -> IntArray:
     return as_array(multiply(lengths))
 
 
-def _copied(stage: Stage) -> IntArray:
-    """Registers of what a thread copies at a time: the compiler loads much of it before it stores.
+def _copy_registers(stage: Stage) -> IntArray:
+    """Return the registers for what a thread copies at a time.
 
-    An address goes with each vector.
+    The compiler loads much of it before it stores. Each vector has an address.
     """
     words = -(-vector_lengths(stage) * stage.op.buffer.dtype.bytes // REGISTER_BYTES)
     loops = [it.extent for it in stage.iterators if it.mark is Mark.NONE]

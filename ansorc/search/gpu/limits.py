@@ -52,9 +52,10 @@ def is_legal_kernel(kernel: ThreadKernel, target: Target) -> BoolArray:
 
 
 def _tiles_are_whole(kernel: ThreadKernel) -> BoolArray:
-    """Whether the tile of a block is within the extents, so that no warp lacks a part of its own.
+    """Return whether the tile of a block is within the extents.
 
-    What lies beyond an extent in the last block is computed and not stored.
+    Then no warp lacks a part of its own. Results beyond an extent in the last block are computed
+    and not stored.
     """
     stage = kernel.root
     good = np.asarray(True)
@@ -69,7 +70,7 @@ def _tiles_are_whole(kernel: ThreadKernel) -> BoolArray:
 
 
 def _vectors_fit(stage: Stage) -> BoolArray:
-    """Whether vectors are short enough, and the rows that they divide are multiples of them."""
+    """Return whether vectors are short enough and divide the rows."""
     lengths = vector_lengths(stage)
     good = lengths * stage.op.buffer.dtype.bytes <= VECTOR_BYTES
     for iterator in stage.iterators:

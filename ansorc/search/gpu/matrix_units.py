@@ -70,13 +70,13 @@ class TilingForMatrixUnits:
 
         Raise RuleError where only the number of terms keeps them from it.
         """
-        found = partial.stage(stage)
+        candidate = partial.stage(stage)
         is_there = partial.target.gpu.architecture.has_matrix_tiles
-        match = _match(found.op) if is_there and found.is_untouched else None
+        match = _match(candidate.op) if is_there and candidate.is_untouched else None
         if match is None:
             return Verdict.SKIP
         terms = MATRIX_FUNCTIONS[match.function]
-        axis = next(axis for axis in found.op.reduce_axes if axis.name == match.term)
+        axis = next(axis for axis in candidate.op.reduce_axes if axis.name == match.term)
         if axis.extent % terms:
             raise RuleError(
                 f"matrix units add up {terms} products at a time, and {axis.extent} terms of "
@@ -88,7 +88,7 @@ class TilingForMatrixUnits:
         """Yield the sketch for each number of stages, factors in shared memory."""
         match = _match(partial.stage(stage).op)
         assert match is not None
-        tiled = _tiled(partial, stage, match)
+        tiled = _tile(partial, stage, match)
         for stages in self.stages:
             ahead = tiled[0].then(Pragma(tiled[1], "async_stages", stages))
             yield ahead.with_trace(f"{match.function} {stage}, copy {stages} steps at a time")
@@ -105,6 +105,7 @@ class _MatrixAxes:
 
 
 def _match(op: ComputeOp) -> _MatrixAxes | None:
+    """Return the axes of a product that matrix units can compute, else None."""
     function = next((name for name in CHOSEN if not misfit(op, name)), None)
     pair = factors(op.body) if function else None
     if function is None or pair is None or len(op.axes) < 2 or not op.reduce_axes:
@@ -116,18 +117,21 @@ def _match(op: ComputeOp) -> _MatrixAxes | None:
     others = [names for names in moving if column.name not in names]
     if len(others) != 1 or not all(term.name in names for names in moving):
         return None
-    own = [axis for axis in op.axes[:-1] if sum(axis.name in names for names in moving) == 1]
-    rows = [axis for axis in own if axis.extent >= SIDE and axis.name in others[0]]
+    factor_axes = [
+        axis for axis in op.axes[:-1] if sum(axis.name in names for names in moving) == 1
+    ]
+    rows = [axis for axis in factor_axes if axis.extent >= SIDE and axis.name in others[0]]
     if not rows:
         return None
     return _MatrixAxes(function, rows[-1].name, column.name, term.name)
 
 
 def _moving(load: Load) -> set[str]:
+    """Return the axes that move the load."""
     return {name for index in load.indices for name in free_vars(index)}
 
 
-def _tiled(partial: PartialSketch, name: str, match: _MatrixAxes) -> tuple[PartialSketch, str]:
+def _tile(partial: PartialSketch, name: str, match: _MatrixAxes) -> tuple[PartialSketch, str]:
     """Return the tiled sketch, and the stage that makes the sums."""
     consumer = fusible_consumer(partial, name)
     outer = name
@@ -137,15 +141,16 @@ def _tiled(partial: PartialSketch, name: str, match: _MatrixAxes) -> tuple[Parti
         partial, name = written, computing.name
     else:
         outer = consumer.name
-    partial = _declared(partial, partial.stage(name), match)
+    partial = _declare(partial, partial.stage(name), match)
     partial = _warps(partial, name, outer, match)
     partial = _sums(partial, name, outer, match)
     for tensor in dict.fromkeys(load.buffer.name for load in partial.stage(name).op.loads):
-        partial = _copied(partial, name, tensor, match)
+        partial = _copy(partial, name, tensor, match)
     return partial, name
 
 
-def _declared(partial: PartialSketch, stage: Stage, match: _MatrixAxes) -> PartialSketch:
+def _declare(partial: PartialSketch, stage: Stage, match: _MatrixAxes) -> PartialSketch:
+    """Return the sketch with the variables of rows, columns and terms."""
     extents = {axis.name: axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)}
 
     def sides(axis: str, most: int, group: int) -> TileVariable:
@@ -171,18 +176,21 @@ def _hole(stage: str, axis: str, level: int) -> Hole:
 
 
 def _warps(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> PartialSketch:
-    """The loops of the consumer: blocks, tiles of a warp, warps and their threads."""
+    """Return the sketch with the consumer's loops bound.
+
+    From the outside in they are blocks, tiles of a warp, warps and their threads.
+    """
     stage, consumer = partial.stage(name), partial.stage(outer)
     places = [axis.name for axis in stage.op.axes]
     blocks = [axis.name for axis in consumer.op.axes]
     row, column = places.index(match.row), places.index(match.column)
     walked = walked_axes(stage.op, column)
     group = [_hole(name, match.column, GROUP)] if walked else []
-    own = [
+    tile_holes = [
         _hole(name, axis, level) for axis in (match.row, match.column) for level in (WARPS, TILE)
     ]
-    rows = Split(outer, blocks[row], (*own[:2], 2, _WARP[0]))
-    columns = Split(outer, blocks[column], (*group, *own[2:], 2, _WARP[1], 2))
+    rows = Split(outer, blocks[row], (*tile_holes[:2], 2, _WARP[0]))
+    columns = Split(outer, blocks[column], (*group, *tile_holes[2:], 2, _WARP[1], 2))
     blocks[row], *r = rows.made
     blocks[column], *c = columns.made
     if walked:
@@ -197,7 +205,10 @@ def _warps(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) ->
 
 
 def _sums(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> PartialSketch:
-    """The loops of the sums: other terms, steps, tiles of terms, then the units' work."""
+    """Return the sketch with the loops of the sums ordered.
+
+    They are other terms, steps, tiles of terms, then the units' work.
+    """
     thread = next(it for it in partial.stage(outer).iterators if it.thread == THREADS_OF_LEVEL[-1])
     partial = partial.then(ComputeAt(name, outer, thread.name))
     stage = partial.stage(name)
@@ -212,7 +223,7 @@ def _sums(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) -> 
     )
 
 
-def _copied(partial: PartialSketch, name: str, tensor: str, match: _MatrixAxes) -> PartialSketch:
+def _copy(partial: PartialSketch, name: str, tensor: str, match: _MatrixAxes) -> PartialSketch:
     """Copy what a block reads of `tensor`, all its threads together, in the widest vectors.
 
     Of 8 rows, 8 threads have one vector each: with the rows padded they meet in no bank, neither
@@ -249,7 +260,7 @@ def _copied(partial: PartialSketch, name: str, tensor: str, match: _MatrixAxes) 
 
 
 def _lanes(op: ComputeOp) -> int:
-    """The elements that a thread copies at a time: they divide the rows of the tensor."""
+    """Return how many elements a thread copies at a time: they divide the tensor's rows."""
     lanes = VECTOR_BYTES // op.buffer.dtype.bytes
     while op.axes[-1].extent % lanes:
         lanes //= 2

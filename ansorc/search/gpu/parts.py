@@ -53,12 +53,15 @@ class SumInParts:
             yield divided.with_pending(shares.name).with_trace(f"{stage} in {parts} parts")
 
     def _parts(self, partial: PartialSketch, stage: str) -> list[int]:
-        """The numbers of parts; none where one is enough, or the terms have no such divisor."""
-        found = partial.stage(stage)
-        if not found.op.reduce_axes:
+        """Return the numbers of parts.
+
+        There are none where one part is enough, or the terms have no such divisor.
+        """
+        candidate = partial.stage(stage)
+        if not candidate.op.reduce_axes:
             return []
-        terms = _longest(found).extent
-        tiles = results_of(found.op) / TILE_RESULTS
+        terms = _longest(candidate).extent
+        tiles = results_of(candidate.op) / TILE_RESULTS
         wanted = [each * partial.target.gpu.multiprocessors / tiles for each in self.blocks]
         possible = [
             parts for parts in divisors(terms // gcd(terms, LEAST_TERMS))
@@ -73,6 +76,7 @@ class SumInParts:
 
 
 def _longest(stage: Stage) -> Axis:
+    """Return the longest reduce axis."""
     return max(stage.op.reduce_axes, key=lambda axis: axis.extent)
 
 

@@ -69,7 +69,7 @@ def rank_without_device(task: Task, count: int) -> DeviceRanking:
     """
     gpu = task.target.gpu
     note = ""
-    found: list[RankedProgram] = []
+    programs: list[RankedProgram] = []
     for steps in best_on_gpu(task.dag, task.target, count):
         state = replay(task.dag, steps)
         kernels = descriptions(state, 1)
@@ -77,19 +77,20 @@ def rank_without_device(task: Task, count: int) -> DeviceRanking:
         compiled: tuple[KernelDescription, ...] | None = None
         try:
             if not note:
-                compiled = _corrected(kernels, _resources(state, task))
+                compiled = _correct(kernels, _resources(state, task))
         except BuildError as error:
             note = f"not compiled: {error}"
         known = kernels if compiled is None else compiled
         time = None if compiled is None else _total(compiled, task.target)
-        shown = tuple(_shown(kernel, task.target) for kernel in known)
-        found.append(RankedProgram(steps, estimated, time, shown))
-    if not any(np.isfinite(program.seconds) for program in found):
+        shown = tuple(_summarize(kernel, task.target) for kernel in known)
+        programs.append(RankedProgram(steps, estimated, time, shown))
+    if not any(np.isfinite(program.seconds) for program in programs):
         raise BuildError(f"no program of '{task.name}' fits a {gpu.name}")
-    return DeviceRanking(tuple(sorted(found, key=lambda program: program.seconds)), note)
+    return DeviceRanking(tuple(sorted(programs, key=lambda program: program.seconds)), note)
 
 
 def _resources(state: State, task: Task) -> tuple[KernelResources, ...]:
+    """Return what the compiler says each kernel of `state` needs."""
     backend = backend_of(task.target)
     if not isinstance(backend, ResourceBackend):
         raise BuildError(f"'{task.target.backend}' does not tell what kernels need")
@@ -97,32 +98,35 @@ def _resources(state: State, task: Task) -> tuple[KernelResources, ...]:
     return backend.resources(backend.emit(function, task.target), task.target)
 
 
-def _corrected(
+def _correct(
     kernels: Sequence[KernelDescription], resources: Sequence[KernelResources]
 ) -> tuple[KernelDescription, ...] | None:
-    """The kernels with registers and spills as compiled; None if they are not the same ones.
+    """Return the kernels with registers and spills as compiled.
 
-    A spill is taken to happen in each iteration of the loops that are not unrolled.
+    Return None if the kernels are not the same ones. A spill is assumed to happen in each iteration
+    of the loops that are not unrolled.
     """
     if len(kernels) != len(resources):
         return None
     return tuple(
         replace(
             kernel,
-            registers=np.array([found.registers]),
-            shared_bytes=np.maximum(kernel.shared_bytes, found.shared_bytes),
-            spilled_bytes=np.array([float(found.spilled_bytes)]),
-            spill_requests=found.spilled_bytes / WORD_BYTES * np.asarray(kernel.waits),
+            registers=np.array([resource.registers]),
+            shared_bytes=np.maximum(kernel.shared_bytes, resource.shared_bytes),
+            spilled_bytes=np.array([float(resource.spilled_bytes)]),
+            spill_requests=resource.spilled_bytes / WORD_BYTES * np.asarray(kernel.waits),
         )
-        for kernel, found in zip(kernels, resources, strict=True)
+        for kernel, resource in zip(kernels, resources, strict=True)
     )
 
 
 def _total(kernels: Sequence[KernelDescription], target: Target) -> float:
+    """Return the estimated seconds of all kernels."""
     return sum(_number(seconds(kernel, target.gpu)) for kernel in kernels)
 
 
-def _shown(kernel: KernelDescription, target: Target) -> RankedKernel:
+def _summarize(kernel: KernelDescription, target: Target) -> RankedKernel:
+    """Return the kernel as numbers for a reader."""
     parts = limits(kernel, target.gpu)
     taken = (kernel.threads, kernel.registers, kernel.shared_bytes)
     return RankedKernel(
@@ -137,5 +141,5 @@ def _shown(kernel: KernelDescription, target: Target) -> RankedKernel:
 
 
 def _number(value: object) -> float:
-    """The only element of an array, or a number."""
+    """Return the only element of an array, or the number itself."""
     return float(np.asarray(value, float).reshape(-1)[0])

@@ -79,14 +79,16 @@ class InlineOnGpu:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` can be computed where it is read."""
-        found = partial.stage(stage)
-        is_free = found.is_untouched and not found.is_output and not found.op.reduce_axes
+        candidate = partial.stage(stage)
+        is_free = (
+            candidate.is_untouched and not candidate.is_output and not candidate.op.reduce_axes
+        )
         if not is_free or not partial.state.readers(stage):
             return Verdict.SKIP
-        most = 2 * MAX_INLINED_NODES if found.op.temporaries else MAX_INLINED_NODES
-        size = sum(1 for part in found.op.parts for _ in walk(part))
+        most = 2 * MAX_INLINED_NODES if candidate.op.temporaries else MAX_INLINED_NODES
+        size = sum(1 for part in candidate.op.parts for _ in walk(part))
         readers = partial.state.readers(stage)
-        is_short = all(is_short_inlined(reader.op, found.op) for reader in readers)
+        is_short = all(is_short_inlined(reader.op, candidate.op) for reader in readers)
         return Verdict.APPLY_AND_STOP if is_short and size <= most else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
@@ -103,8 +105,8 @@ class LeaveToThreads:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` would be tiled though it has fewer results than terms."""
-        found = partial.stage(stage)
-        is_short = results_of(found.op) <= min(MAX_RESULTS, terms_of(found))
+        candidate = partial.stage(stage)
+        is_short = results_of(candidate.op) <= min(MAX_RESULTS, terms_of(candidate))
         return Verdict.APPLY if is_short and is_tiled_first(partial, stage) else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
@@ -162,11 +164,12 @@ def complete_on_gpu(sketch: Sketch, way: ReductionWay) -> Sketch | None:
 
 def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
     """Return `sketch` completed in all ways, those that come to the same once."""
-    found = (complete_on_gpu(sketch, way) for way in ways_on_gpu(sketch))
-    return tuple({whole.steps: whole for whole in found if whole is not None}.values())
+    completions = (complete_on_gpu(sketch, way) for way in ways_on_gpu(sketch))
+    return tuple({whole.steps: whole for whole in completions if whole is not None}.values())
 
 
 def _with_choices(partial: PartialSketch) -> Sketch:
+    """Return the sketch with limits of unrolling to choose for its reductions."""
     choices: list[Choice] = [
         UnrollLimit(stage.name, UNROLL_LIMITS)
         for stage in partial.state.stages

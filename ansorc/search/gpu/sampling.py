@@ -37,7 +37,7 @@ def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
     drawn by themselves, and so is each kernel: of several few are legal at once.
     """
     counts = gene_counts(sketch)
-    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in _tiled_columns(sketch)}
+    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in _columns_of_tiles(sketch)}
     legal = np.zeros((0, len(counts)), dtype=np.int64)
     for attempt in range(ROUNDS):
         missing = rows - len(legal)
@@ -56,7 +56,7 @@ def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
 def _legal_kernels(
     sketch: Sketch, drawn: Genes, rng: np.random.Generator, *, prefers_good: bool
 ) -> Genes:
-    """Legal programs, each of whose kernels is one of the rows `drawn`, not all of one row."""
+    """Return legal programs that combine kernels of the rows `drawn`."""
     if not len(drawn):
         return drawn
     low, high = GOOD_THREADS
@@ -78,22 +78,22 @@ def _legal_kernels(
 
 
 def columns_of(sketch: Sketch, stages: Collection[str]) -> list[int]:
-    """The columns of what is chosen for some of the stages."""
-    owners = [one.stage for one in (*sketch.variables, *sketch.choices)]
+    """Return the columns of the genes of some of the stages."""
+    owners = [gene.stage for gene in (*sketch.variables, *sketch.choices)]
     return [column for column, stage in enumerate(owners) if stage in stages]
 
 
-def _tiled_columns(sketch: Sketch) -> list[tuple[int, ...]]:
-    """The columns of the tile lengths of each tiled stage."""
+def _columns_of_tiles(sketch: Sketch) -> list[tuple[int, ...]]:
+    """Return the columns of the tile lengths of each tiled stage."""
     tiled = [(n, v) for n, v in enumerate(sketch.variables) if len(v.limits) == SPACE_LEVELS - 1]
     stages = dict.fromkeys(variable.stage for _, variable in tiled)
     return [tuple(n for n, v in tiled if v.stage == stage) for stage in stages]
 
 
 def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Generator) -> Genes:
-    """Random genes [tiles, columns] of one stage whose tiles may be of one block.
+    """Return random genes [tiles, columns] of one stage whose tiles may be of one block.
 
-    All that were drawn, if none may.
+    Return all that were drawn, if none fits.
     """
     counts = [len(table_of(sketch, sketch.variables[column])) for column in columns]
     drawn = (rng.random((DRAWN, len(counts))) * counts).astype(np.int64)  # faster than integers()
@@ -102,9 +102,9 @@ def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Genera
 
 
 def _tiles_fit(sketch: Sketch, columns: Sequence[int], genes: Genes) -> BoolArray:
-    """Whether the tiles [rows, columns] of a stage may be of one block, told from their lengths."""
+    """Return whether the tiles [rows, columns] of a stage may be of one block, by their lengths."""
     variables = [sketch.variables[column] for column in columns]
-    rows = [table_of(sketch, v).rows[genes[:, place]] for place, v in enumerate(variables)]
+    rows = [table_of(sketch, v).rows[genes[:, number]] for number, v in enumerate(variables)]
     lengths = np.prod(rows, axis=0)
     covered = prod(variable.extent for variable in variables)
     threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]

@@ -43,7 +43,7 @@ class GpuSpace:
         self, derived: Sequence[Sketch], options: SearchOptions
     ) -> Iterator[tuple[Sketch, Iterable[Sketch]]]:
         """Yield the sketches with all stages bound to threads, in each way."""
-        return ((sketch, _completed(sketch)) for sketch in derived)
+        return ((sketch, _complete(sketch)) for sketch in derived)
 
     def table(self, variable: TileVariable) -> TileTable:
         """Return short and round lengths."""
@@ -79,5 +79,5 @@ class GpuSpace:
 SPACE: SearchSpace = GpuSpace()
 
 
-def _completed(sketch: Sketch) -> Iterator[Sketch]:
+def _complete(sketch: Sketch) -> Iterator[Sketch]:
     yield from completed_on_gpu(sketch)

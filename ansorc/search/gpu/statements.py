@@ -62,11 +62,11 @@ class ThreadStatement:
 
     @cached_property
     def roles(self) -> tuple[LoopRole, ...]:
-        """What each loop of the nest is."""
-        own, is_shared = self.nest.own, self.stage.scope == "shared"
+        """Return who runs the iterations of each loop of the nest."""
+        own_start, is_shared = self.nest.own, self.stage.scope == "shared"
         return tuple(
-            _role(loop, is_dropped=is_shared and place < own)
-            for place, loop in enumerate(self.nest.loops)
+            _role(loop, is_dropped=is_shared and number < own_start)
+            for number, loop in enumerate(self.nest.loops)
         )
 
     @property
@@ -76,11 +76,11 @@ class ThreadStatement:
 
     def product(self, *roles: LoopRole) -> Floats:
         """Return [rows]: the iterations of the loops of these roles."""
-        found = np.ones(self.rows)
+        iterations = np.ones(self.rows)
         for loop, role in zip(self.nest.loops, self.roles, strict=True):
             if role in roles:
-                found = found * loop.extent
-        return found
+                iterations = iterations * loop.extent
+        return iterations
 
     @cached_property
     def iterations(self) -> Floats:
@@ -95,13 +95,13 @@ class ThreadStatement:
         Threads that are no product of sides of the box: of 72 vectors 64 threads copy 64, and then
         one of their two warps 8.
         """
-        own = list(enumerate(self.nest.loops))[self.nest.own :]
+        own_loops = list(enumerate(self.nest.loops))[self.nest.own :]
         threads = [self.nests.array(loop.extent) for loop in self.stage.iterators if loop.thread]
         if self.stage.scope != "shared" or not threads:
             return np.ones(self.rows)
         told, copies = np.ones(self.rows), np.ones(self.rows)
-        for place, loop in own:
-            is_round = (self.roles[place] is LoopRole.LOOP) & (not loop.is_vector)
+        for number, loop in own_loops:
+            is_round = (self.roles[number] is LoopRole.LOOP) & (not loop.is_vector)
             told = told * (loop.extent if is_round else 1)
             copies = copies / (loop.extent if loop.is_vector else 1)
         for extent in self.stage.region:
@@ -121,21 +121,21 @@ class ThreadStatement:
     @cached_property
     def last_serial(self) -> IntArray:
         """[rows]: the place of the innermost loop that is not copied; -1 without one."""
-        found = np.full(self.rows, -1)
-        for place, loop in enumerate(self.nest.loops):
-            if self.roles[place] is LoopRole.LOOP:
-                is_serial = ~self.are_copies[place] & (loop.extent > 1)
-                found = np.where(is_serial, place, found)
-        return found
+        last = np.full(self.rows, -1)
+        for number, loop in enumerate(self.nest.loops):
+            if self.roles[number] is LoopRole.LOOP:
+                is_serial = ~self.are_copies[number] & (loop.extent > 1)
+                last = np.where(is_serial, number, last)
+        return last
 
     @cached_property
     def serial(self) -> Floats:
         """[rows]: iterations of the loops that are not copied."""
-        found = np.ones(self.rows)
-        for place, loop in enumerate(self.nest.loops):
-            if self.roles[place] is LoopRole.LOOP:
-                found = found * np.where(self.are_copies[place], 1, loop.extent)
-        return found
+        iterations = np.ones(self.rows)
+        for number, loop in enumerate(self.nest.loops):
+            if self.roles[number] is LoopRole.LOOP:
+                iterations = iterations * np.where(self.are_copies[number], 1, loop.extent)
+        return iterations
 
     @cached_property
     def last_term(self) -> IntArray:
@@ -143,11 +143,11 @@ class ThreadStatement:
 
         Even where it is unrolled, what is loaded inside is loaded again for each copy outside.
         """
-        found = np.full(self.rows, -1)
-        for place, loop in enumerate(self.nest.loops):
-            if loop.is_reduce and self.roles[place] is LoopRole.LOOP:
-                found = np.where(loop.extent > 1, place, found)
-        return found
+        last = np.full(self.rows, -1)
+        for number, loop in enumerate(self.nest.loops):
+            if loop.is_reduce and self.roles[number] is LoopRole.LOOP:
+                last = np.where(loop.extent > 1, number, last)
+        return last
 
     def is_inner(self, place: int) -> BoolArray:
         """Return [rows]: whether a loop is copied, and its copies share what they load."""
@@ -159,15 +159,15 @@ class ThreadStatement:
     @cached_property
     def results(self) -> Floats:
         """[rows]: the results, none of which needs another, that it adds to side by side."""
-        found = np.ones(self.rows)
-        for place, loop in enumerate(self.nest.loops):
-            is_result = self.is_inner(place) & (not loop.is_reduce)
-            found = found * np.where(is_result, loop.extent, 1)
-        return found
+        count = np.ones(self.rows)
+        for number, loop in enumerate(self.nest.loops):
+            is_result = self.is_inner(number) & (not loop.is_reduce)
+            count = count * np.where(is_result, loop.extent, 1)
+        return count
 
     @cached_property
     def accesses(self) -> tuple[ThreadAccess, ...]:
-        """What it stores, then what it loads."""
+        """Return its stores, then its loads."""
         return tuple(self._accesses())
 
     def _accesses(self) -> Iterator[ThreadAccess]:
@@ -196,11 +196,11 @@ class ThreadStatement:
         moved = tuple(
             tuple(
                 None
-                if steps[axis][place] is None or role is LoopRole.NONE
-                else np.asarray(steps[axis][place], dtype=np.float64)
+                if steps[axis][number] is None or role is LoopRole.NONE
+                else np.asarray(steps[axis][number], dtype=np.float64)
                 for axis in range(len(steps))
             )
-            for place, role in enumerate(self.roles)
+            for number, role in enumerate(self.roles)
         )
         held = 0
         if space is not MemorySpace.GLOBAL and source is not None:
@@ -210,26 +210,27 @@ class ThreadStatement:
     def _in_order(
         self, forms: tuple[IndexForm, ...], sizes: list[Floats]
     ) -> tuple[tuple[IndexForm, ...], list[Floats]]:
-        """What the number of an element moves: one index, of all elements where it has all axes.
+        """Return the indices of a flat stage as forms of the number of an element.
 
-        Of others the one that changes most often, by less than one element at a time.
+        If the tensor has all axes, this is one index over all elements. Otherwise it is the index
+        that changes most often, by less than one element at a time.
         """
         axes = self.stage.op.axes
         inner = {a.name: prod(b.extent for b in axes[n + 1 :]) for n, a in enumerate(axes)}
         moved = [(inner[axis], n, f) for n, form in enumerate(forms) for axis, f in form.terms]
         if not moved:
             return forms, sizes
-        each, place, factor = min(moved)
+        each, dimension, factor = min(moved)
         last = axes[-1].name
         only = [IndexForm(())] * len(forms)
-        only[place] = IndexForm(((last, factor / each),))
+        only[dimension] = IndexForm(((last, factor / each),))
         if each == 1 and len(forms) == len(axes):
-            sizes[place] = reduce(np.multiply, sizes)
+            sizes[dimension] = reduce(np.multiply, sizes)
         return tuple(only), sizes
 
     @cached_property
     def extents(self) -> Mapping[str, int]:
-        """Of the axes that the loops move along."""
+        """Return the extents of the axes that the loops move along."""
         axes = self.stage.op.axes
         if is_flat(self.stage):
             return {axes[-1].name: prod(axis.extent for axis in axes)}
@@ -237,6 +238,7 @@ class ThreadStatement:
 
 
 def _role(loop: NestLoop, *, is_dropped: bool) -> LoopRole:
+    """Return who runs the iterations of `loop`."""
     if loop.thread.startswith("blockIdx"):
         return LoopRole.BLOCK
     if loop.thread.startswith("threadIdx"):
@@ -263,25 +265,26 @@ class ThreadAccess:
 
     @cached_property
     def steps(self) -> tuple[Floats | None, ...]:
-        """For each loop, how many elements one iteration moves in memory; None: it does not."""
+        """Return how many elements one iteration of each loop moves in memory, None for none."""
         pitches = self._pitches
-        found: list[Floats | None] = []
-        for place, moves in enumerate(self.moved):
-            role = self.statement.roles[place]
+        moved_by: list[Floats | None] = []
+        for number, moves in enumerate(self.moved):
+            role = self.statement.roles[number]
             total: Floats | None = None
-            is_virtual = self.statement.nest.loops[place].thread == "vthread"
-            is_outside = place < self.held and (
+            is_virtual = self.statement.nest.loops[number].thread == "vthread"
+            is_outside = number < self.held and (
                 role is LoopRole.BLOCK or (role is LoopRole.LOOP and not is_virtual)
             )
-            is_private = self.space is MemorySpace.PRIVATE and place < self.held
+            is_private = self.space is MemorySpace.PRIVATE and number < self.held
             for move, pitch in zip(moves, pitches, strict=True):
                 if move is not None and not is_outside and not is_private:
                     total = move * pitch if total is None else total + move * pitch
-            found.append(total)
-        return tuple(found)
+            moved_by.append(total)
+        return tuple(moved_by)
 
     @cached_property
     def _pitches(self) -> list[Floats]:
+        """Return how far apart neighbours lie along each dimension, in elements."""
         pitches: list[Floats] = []
         pitch = np.ones(self.statement.rows)
         for size in reversed(self.sizes):
@@ -293,17 +296,17 @@ class ThreadAccess:
     def width(self) -> IntArray:
         """[rows]: elements that one instruction loads or stores."""
         most = max(1, VECTOR_BYTES // self.buffer.dtype.bytes)
-        found = np.ones(self.statement.rows, dtype=np.int64)
+        widest = np.ones(self.statement.rows, dtype=np.int64)
         is_explicit = self.space is MemorySpace.GLOBAL  # nothing tells where a parameter begins
-        for place, step in enumerate(self.steps):
-            loop = self.statement.nest.loops[place]
+        for number, step in enumerate(self.steps):
+            loop = self.statement.nest.loops[number]
             if step is None or loop.thread or (is_explicit and not loop.is_vector):
                 continue
             lanes = np.gcd(loop.extent.astype(np.int64), most)
             lanes = np.gcd(lanes, self.sizes[-1].astype(np.int64))
-            fits = (np.abs(step) == 1) & self.statement.is_inner(place)
-            found = np.where(fits, np.maximum(found, lanes), found)
-        return found
+            fits = (np.abs(step) == 1) & self.statement.is_inner(number)
+            widest = np.where(fits, np.maximum(widest, lanes), widest)
+        return widest
 
     @cached_property
     def requests(self) -> Floats:
@@ -313,46 +316,46 @@ class ThreadAccess:
         nothing moves it.
         """
         rows = self.statement.rows
-        found = np.full(rows, float(self.count))
+        executed = np.full(rows, float(self.count))
         is_moved, is_repeated = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
         loops = self.statement.nest.loops
-        for place in reversed(range(len(loops))):
-            if self.statement.roles[place] is not LoopRole.LOOP:
+        for number in reversed(range(len(loops))):
+            if self.statement.roles[number] is not LoopRole.LOOP:
                 continue
-            is_copy = self.statement.are_copies[place]
-            is_moving = np.full(rows, self.steps[place] is not None)
-            again = is_repeated & (loops[place].thread != "vthread")
-            counts = is_moving | np.where(is_copy, again, is_moved | (place < self.held))
-            found = found * np.where(counts, loops[place].extent, 1)
+            is_copy = self.statement.are_copies[number]
+            is_moving = np.full(rows, self.steps[number] is not None)
+            again = is_repeated & (loops[number].thread != "vthread")
+            counts = is_moving | np.where(is_copy, again, is_moved | (number < self.held))
+            executed = executed * np.where(counts, loops[number].extent, 1)
             is_moved = is_moved | is_moving
-            is_again = is_moved & (loops[place].extent > 1)
-            is_repeated = is_repeated | (is_again & (~is_copy | loops[place].is_reduce))
-        return found / self.width * self.statement.more_rounds
+            is_again = is_moved & (loops[number].extent > 1)
+            is_repeated = is_repeated | (is_again & (~is_copy | loops[number].is_reduce))
+        return executed / self.width * self.statement.more_rounds
 
     @cached_property
     def registers(self) -> Floats:
         """[rows]: elements that a thread has of it at a time, in the copies of one step."""
-        found = np.full(self.statement.rows, float(self.count))
-        for place, step in enumerate(self.steps):
-            extent = self.statement.nest.loops[place].extent
-            is_held = self.statement.is_inner(place) & (step is not None)
-            found = found * np.where(is_held, extent, 1)
-        return found
+        elements = np.full(self.statement.rows, float(self.count))
+        for number, step in enumerate(self.steps):
+            extent = self.statement.nest.loops[number].extent
+            is_held = self.statement.is_inner(number) & (step is not None)
+            elements = elements * np.where(is_held, extent, 1)
+        return elements
 
     @cached_property
     def lanes(self) -> tuple[tuple[Floats, Floats], ...]:
-        """The extents and steps of the digits of a thread's number, the slowest first."""
+        """Return the extents and steps of the digits of a thread's number, the slowest first."""
         zeros = np.zeros(self.statement.rows)
         loops = self.statement.nest.loops
         return tuple(
-            (loops[place].extent.astype(np.float64), zeros if step is None else step)
-            for place, step in enumerate(self.steps)
-            if self.statement.roles[place] is LoopRole.THREAD
+            (loops[number].extent.astype(np.float64), zeros if step is None else step)
+            for number, step in enumerate(self.steps)
+            if self.statement.roles[number] is LoopRole.THREAD
         )
 
     @cached_property
     def _classes(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """One row of each kind of warp, and the kind of each row."""
+        """Return one row of each kind of warp, and the kind of each row."""
         keys = self.width.astype(np.uint64)
         for extent, step in self.lanes:
             for values in (extent, step):
@@ -379,11 +382,11 @@ class ThreadAccess:
         """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
         first, kinds = self._classes
         addresses, widths = self._addresses(first), self.width[first]
-        found = np.zeros(len(first))
+        counts = np.zeros(len(first))
         for width in np.unique(widths):
             rows = widths == width
-            found[rows] = count(addresses[rows], int(width) * self.buffer.dtype.bytes)
-        return found[kinds]
+            counts[rows] = count(addresses[rows], int(width) * self.buffer.dtype.bytes)
+        return counts[kinds]
 
     def _addresses(self, rows: NDArray[np.intp]) -> IntArray:
         """[rows, 32]: the bytes of each lane of a warp from those of the first."""
@@ -404,12 +407,12 @@ class ThreadAccess:
         loops = self.statement.nest.loops
         for axis, size in enumerate(self.sizes):
             reach, values = np.ones(self.statement.rows), np.ones(self.statement.rows)
-            for place, moves in enumerate(self.moved):
+            for number, moves in enumerate(self.moved):
                 move = moves[axis]
-                if self.statement.roles[place] is LoopRole.BLOCK or move is None:
+                if self.statement.roles[number] is LoopRole.BLOCK or move is None:
                     continue
-                reach = reach + np.abs(move) * (loops[place].extent - 1)
-                values = values * loops[place].extent
+                reach = reach + np.abs(move) * (loops[number].extent - 1)
+                values = values * loops[number].extent
             total = total * np.minimum(np.minimum(reach, values * self.count), size)
         return total
 
@@ -417,16 +420,16 @@ class ThreadAccess:
     def depends_on(self) -> tuple[Floats, ...]:
         """For each loop over blocks, the fastest first: whether other elements are touched."""
         ones, zeros = np.ones(self.statement.rows), np.zeros(self.statement.rows)
-        found = [
-            zeros if all(move is None for move in self.moved[place]) else ones
-            for place, role in enumerate(self.statement.roles)
+        depends = [
+            zeros if all(move is None for move in self.moved[number]) else ones
+            for number, role in enumerate(self.statement.roles)
             if role is LoopRole.BLOCK
         ]
-        return tuple(reversed(found))
+        return tuple(reversed(depends))
 
     @property
     def part_of(self) -> str:
-        """The name of the tensor, and which of its dimensions each loop over blocks moves."""
+        """Return the tensor's name, and which of its dimensions each loop over blocks moves."""
         moved = (
             [number for number, move in enumerate(moves) if move is not None]
             for role, moves in zip(self.statement.roles, self.moved, strict=True)

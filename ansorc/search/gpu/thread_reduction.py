@@ -69,7 +69,7 @@ def reduced_together(partial: PartialSketch, threads: int) -> PartialSketch:
     for stage in long_reductions(partial):
         if threads < 2 * terms_of(stage):
             lanes = _lanes(stage.op, threads)
-            partial, loop = _factored(partial, stage, threads, lanes)
+            partial, loop = _factor(partial, stage, threads, lanes)
             partial = _in_blocks(partial, stage.name, loop, lanes)
     return partial.with_trace(f"reduce by {threads} threads")
 
@@ -85,15 +85,15 @@ def with_rows(partial: PartialSketch, threads: int) -> PartialSketch | None:
         return None
     rows = len(stages[0].op.axes)
     lanes = _lanes_along(reader.op.axes[rows:], reader.op.buffers, threads)
-    partial, row = _rows_bound(partial, reader, rows, (threads, lanes))
+    partial, row = _bind_rows(partial, reader, rows, (threads, lanes))
     try:
         for stage in reversed(stages):
-            own = _lanes(stage.op, threads)
-            partial, loop = _factored(partial, stage, threads, own)
+            own_lanes = _lanes(stage.op, threads)
+            partial, loop = _factor(partial, stage, threads, own_lanes)
             partial = partial.then(
                 ComputeAt(stage.name, reader.name, row), BindThread(stage.name, loop, "threadIdx.x")
             )
-            partial = _with_partial_sums(partial, stage.name, loop, own)
+            partial = _with_partial_sums(partial, stage.name, loop, own_lanes)
     except ScheduleError:
         return None  # something else reads a reduction
     return partial.with_trace(f"rows of {reader.name} by {threads} threads")
@@ -116,7 +116,7 @@ def in_parts(partial: PartialSketch, parts: int) -> PartialSketch | None:
 
 
 def _row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
-    """The stage whose rows all of `stages` reduce, and which alone reads them."""
+    """Return the stage whose rows all of `stages` reduce, and which alone reads them."""
     if not stages or not stages[0].op.axes:
         return None
     names = {stage.name for stage in stages}
@@ -147,18 +147,18 @@ def _row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
     return reader if fits else None
 
 
-def _rows_bound(
+def _bind_rows(
     partial: PartialSketch, reader: Stage, rows: int, tile: tuple[int, int]
 ) -> tuple[PartialSketch, str]:
-    """The reader with a block for each row, and the loop over the rows.
+    """Return the sketch with a block for each row of the reader, and the loop over the rows.
 
-    `tile`: the threads of a block, and the neighbours that each of them has.
+    `tile` has the threads of a block, and the neighbours that each of them computes.
     """
     name = reader.name
     outer = [axis.name for axis in reader.op.axes[:rows]]
     inner = [axis.name for axis in reader.op.axes[rows:]]
-    partial, row = _fused(partial, name, outer)
-    partial, column = _fused(partial, name, inner)
+    partial, row = _fuse(partial, name, outer)
+    partial, column = _fuse(partial, name, inner)
     split = Split(name, column, tile if tile[1] > 1 else tile[:1])
     partial = partial.then(
         split,
@@ -168,15 +168,15 @@ def _rows_bound(
     return (partial.then(Vectorize(name, split.made[2])) if tile[1] > 1 else partial), row
 
 
-def _factored(
+def _factor(
     partial: PartialSketch, stage: Stage, threads: int, lanes: int
 ) -> tuple[PartialSketch, str]:
-    """The sketch with the sums of `stage` in `threads` shares, and the loop over these.
+    """Return the sketch with the sums of `stage` in `threads` shares, and the loop over these.
 
     Where vectors are loaded, the shares are themselves sums, of one for each lane.
     """
     name = stage.name
-    partial, loop = _fused(partial, name, [axis.name for axis in stage.op.reduce_axes])
+    partial, loop = _fuse(partial, name, [axis.name for axis in stage.op.reduce_axes])
     split = Split(name, loop, (threads * lanes,))
     partial, loop = partial.then(split, RFactor(name, split.made[1])), split.made[1]
     if lanes > 1:
@@ -187,7 +187,10 @@ def _factored(
 
 
 def _lanes(op: ComputeOp, threads: int) -> int:
-    """Neighbours that a thread loads at a time: all that it adds up lie along the last axis."""
+    """Return how many neighbours a thread loads at a time.
+
+    All that it adds up has to lie along the last axis.
+    """
     last = op.reduce_axes[-1]
     if len(op.buffers) > 1 or not loads_run_along(op, last.name):
         return 1
@@ -196,7 +199,10 @@ def _lanes(op: ComputeOp, threads: int) -> int:
 
 
 def _lanes_along(axes: Sequence[Axis], buffers: Iterable[Buffer], threads: int) -> int:
-    """The lanes of the widest vectors that divide the last axis and leave work for all threads."""
+    """Return the lanes of the widest vectors that divide the last axis.
+
+    They leave work for all threads.
+    """
     lanes = min((VECTOR_BYTES // buffer.dtype.bytes for buffer in buffers), default=1)
     count = prod(axis.extent for axis in axes)
     while lanes > 1 and (axes[-1].extent % lanes or threads * lanes >= 2 * count):
@@ -205,10 +211,10 @@ def _lanes_along(axes: Sequence[Axis], buffers: Iterable[Buffer], threads: int) 
 
 
 def _in_blocks(partial: PartialSketch, name: str, loop: str, lanes: int) -> PartialSketch:
-    """A block for some results, a row of threads for each."""
+    """Return the sketch with a block for some results, and a row of threads for each of them."""
     space = [axis.name for axis in partial.stage(name).op.axes]
     if space:
-        partial, fused = _fused(partial, name, space)
+        partial, fused = _fuse(partial, name, space)
         rows = TileVariable(f"{name}.rows", MAX_ROWS, 2, MAX_ROWS, stage=name)
         partial = replace(partial, variables=(*partial.variables, rows))
         split = Split(name, fused, (Hole(rows.name, (1,)),))
@@ -222,26 +228,30 @@ def _in_blocks(partial: PartialSketch, name: str, loop: str, lanes: int) -> Part
 
 
 def _with_partial_sums(partial: PartialSketch, name: str, loop: str, lanes: int) -> PartialSketch:
-    """The sums of each thread in its loop; those of lanes, as vectors, inside of them."""
+    """Return the sketch with the sums of each thread computed in its loop.
+
+    The sums of lanes are inside of them, as vectors.
+    """
     shares = _shares_of(partial, name)
     partial = partial.then(ComputeAt(shares, name, loop))
     if lanes == 1:
         return partial
     of_lanes = _shares_of(partial, shares)
-    *_, own, added = (iterator.name for iterator in partial.stage(shares).iterators)
-    partial = partial.then(ComputeAt(of_lanes, shares, own), Unroll(shares, added))
+    *_, share, added = (iterator.name for iterator in partial.stage(shares).iterators)
+    partial = partial.then(ComputeAt(of_lanes, shares, share), Unroll(shares, added))
     *others, lane, term = (iterator.name for iterator in partial.stage(of_lanes).iterators)
     return partial.then(Reorder(of_lanes, (*others, term, lane)), Vectorize(of_lanes, lane))
 
 
 def _shares_of(partial: PartialSketch, name: str) -> str:
-    """The stage that the sums of `name` were divided into."""
+    """Return the stage that the sums of `name` were divided into."""
     sources = (partial.state.source(buffer.name) for buffer in partial.stage(name).op.reads)
-    (found,) = {x.name for x in sources if x is not None and x.origin.making is Making.RFACTOR}
-    return found
+    (share,) = {x.name for x in sources if x is not None and x.origin.making is Making.RFACTOR}
+    return share
 
 
-def _fused(partial: PartialSketch, stage: str, loops: list[str]) -> tuple[PartialSketch, str]:
+def _fuse(partial: PartialSketch, stage: str, loops: list[str]) -> tuple[PartialSketch, str]:
+    """Return the sketch with `loops` fused, and the loop that they become."""
     if len(loops) == 1:
         return partial, loops[0]
     fuse = Fuse(stage, tuple(loops))

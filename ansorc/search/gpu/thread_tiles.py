@@ -54,11 +54,12 @@ def bounded_tiles(extent: int, limits: tuple[int, ...], *, is_exact: bool = Fals
 
 
 def _rows(extent: int, limits: tuple[int, ...], *, is_wide: bool) -> IntArray:
-    own = divisors(extent)
+    """Return the rows of the table, those whose tiles waste little."""
+    exact = divisors(extent)
     is_even = extent % 4 == 0
     lengths: list[list[int]] = []
     for limit in limits:
-        known = {n for n in own if n <= limit}
+        known = {n for n in exact if n <= limit}
         known |= {n for n in _ROUND if n <= min(limit, 2 * extent) and (is_wide or not n & (n - 1))}
         lengths.append(sorted(known))
     inner = np.array(list(product(*lengths)), dtype=np.int64).reshape(-1, len(limits))
@@ -71,7 +72,7 @@ def _rows(extent: int, limits: tuple[int, ...], *, is_wide: bool) -> IntArray:
 
 
 def _neighbours(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Where the neighbours of each row begin, and their numbers."""
+    """Return where the neighbours of each row begin, and their numbers."""
     inner = rows[:, 1:]
     most = int(rows.max(initial=1)) + 1
     weights = most ** np.arange(inner.shape[1] - 1, -1, -1, dtype=np.int64)
@@ -93,9 +94,9 @@ def _neighbours(rows: IntArray) -> tuple[IntArray, IntArray]:
                 moved[:, up] *= factor
             wanted = moved @ weights
             places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-            found = (known[places] == wanted) & (moved.max(axis=1, initial=0) < most)
-            sources.append(able[found])
-            targets.append(order[places[found]])
+            is_row = (known[places] == wanted) & (moved.max(axis=1, initial=0) < most)
+            sources.append(able[is_row])
+            targets.append(order[places[is_row]])
     origin, reached = np.concatenate(sources), np.concatenate(targets)
     by_origin = np.argsort(origin, kind="stable")
     starts = np.searchsorted(origin[by_origin], np.arange(len(rows) + 1))

@@ -88,10 +88,10 @@ class TilingForThreads:
             partial, name = written, computing.name
         else:
             outer = consumer.name
-        opened = _declared(partial, partial.stage(name))
-        opened = _bound_tiles(opened, name, outer)
+        opened = _declare(partial, partial.stage(name))
+        opened = _bind_tiles(opened, name, outer)
         opened = _register_tile(opened, name, outer)
-        for tensor in _cached_reads(opened.stage(name).op):
+        for tensor in _reads_to_cache(opened.stage(name).op):
             opened = _in_shared_memory(opened, name, tensor)
         opened = opened.with_trace(f"tile {name} in {outer} by threads")
         yield opened
@@ -100,20 +100,21 @@ class TilingForThreads:
             yield ahead.with_trace(f"copy {stages} steps of {name} at a time")
 
 
-def _declared(partial: PartialSketch, stage: Stage) -> PartialSketch:
+def _declare(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """Return the sketch with a variable for each axis that is split."""
     contiguous = vector_axis(stage.op)
     lanes = partial.lanes(stage.op)
     variables: list[TileVariable] = []
-    for place, axis in enumerate(stage.op.axes):
-        is_grouped = place == contiguous and walked_axes(stage.op, place)
-        inner = lanes if place == contiguous else MAX_INNER
+    for number, axis in enumerate(stage.op.axes):
+        is_grouped = number == contiguous and walked_axes(stage.op, number)
+        inner = lanes if number == contiguous else MAX_INNER
         limits = (MAX_GROUP if is_grouped else 1, *MAX_TILES, inner)
-        if place == 0 and is_parallel_rfactor(partial, stage.name):
+        if number == 0 and is_parallel_rfactor(partial, stage.name):
             limits = (1,) * len(limits)  # parts of sums: of blocks of their own
         variables += [_variable(stage, axis, limits)] if is_split(axis) else []
     for axis in stage.op.reduce_axes:
-        found = _variable(stage, axis, MAX_TERMS)
-        variables += [replace(found, is_exact=True)] if is_split(axis) else []
+        variable = _variable(stage, axis, MAX_TERMS)
+        variables += [replace(variable, is_exact=True)] if is_split(axis) else []
     return replace(partial, variables=(*partial.variables, *variables))
 
 
@@ -128,8 +129,11 @@ def _holes(stage: Stage, axis: Axis, *groups: tuple[int, ...]) -> tuple[Hole, ..
     return tuple(Hole(variable_name(stage, axis), group) for group in groups)
 
 
-def _bound_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
-    """The loops of the consumer: three bound levels, then the tile of one thread."""
+def _bind_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
+    """Return the sketch with the consumer's loops bound.
+
+    Three levels are bound; inside of them is the tile of one thread.
+    """
     stage, consumer = partial.stage(name), partial.stage(outer)
     pairs = list(zip(stage.op.axes, consumer.op.axes, strict=False))
     contiguous = vector_axis(stage.op)
@@ -137,15 +141,15 @@ def _bound_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch
     levels: list[list[str]] = [[axis.name for _, axis in pairs], [], []]
     deepest: list[str] = []
     group = ""
-    for place, (own, axis) in enumerate(pairs):
+    for number, (tiled_axis, axis) in enumerate(pairs):
         if is_split(axis):
-            is_last = place == contiguous
+            is_last = number == contiguous
             is_grouped = is_last and walked > 0
             inner = ((OUTER,), (INNER,)) if is_last else ((OUTER, INNER),)
             bound_levels = [(GROUP,)] * is_grouped + [(VTHREAD,), (THREAD,)]
-            split = Split(outer, axis.name, _holes(stage, own, *bound_levels, *inner))
+            split = Split(outer, axis.name, _holes(stage, tiled_axis, *bound_levels, *inner))
             partial = partial.then(split)
-            levels[0][place], *made = split.made
+            levels[0][number], *made = split.made
             if is_grouped:
                 group, *made = made
             levels[1].append(made[0])
@@ -176,7 +180,7 @@ def bound(partial: PartialSketch, stage: str, loops: Sequence[str], thread: str)
 
 
 def _register_tile(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
-    """The loops of the tiled stage, inside the consumer's threads: R R S R S."""
+    """Return the sketch with the tiled stage in the consumer's threads, as R R S R S."""
     thread = next(it for it in partial.stage(outer).iterators if it.thread == THREADS_OF_LEVEL[-1])
     partial = partial.then(ComputeAt(name, outer, thread.name))
     stage = partial.stage(name)
@@ -205,8 +209,8 @@ def _register_tile(partial: PartialSketch, name: str, outer: str) -> PartialSket
     return partial
 
 
-def _cached_reads(op: ComputeOp) -> list[str]:
-    """The tensors that a stage with reductions reads and uses again in one block."""
+def _reads_to_cache(op: ComputeOp) -> list[str]:
+    """Return the tensors that a stage with reductions reads and uses again in one block."""
     if not any(is_split(axis) for axis in op.reduce_axes):
         return []
     return list(dict.fromkeys(load.buffer.name for load in op.loads if load.indices))
@@ -237,16 +241,17 @@ def _reduce_axes(stage: Stage) -> set[str]:
 
 
 def _lanes(partial: PartialSketch, reader: ComputeOp, tensor: str) -> int:
-    """The most elements that a thread copies at a time: 1 of what is computed on the way.
+    """Return the most elements that a thread copies at a time.
 
-    But borders are no matter, if the elements are of one place and `reader` does not add them up:
-    with whole vectors there is no padding that keeps those which it does out of each other's banks.
+    Return 1 for elements that are computed on the way. Borders do not matter if the elements are of
+    one tensor and `reader` does not add them up: with whole vectors there is no padding that avoids
+    bank conflicts of those that it does.
     """
     source = partial.state.source(tensor)
     if source is not None and not source.op.reduce_axes and not strictly_inlineable(source.op):
         terms = {axis.name for axis in reader.reduce_axes}
-        own = (load for load in reader.loads if load.buffer.name == tensor)
-        if not _has_borders(source.op) or any(free_vars(x.indices[-1]) & terms for x in own):
+        loads = (load for load in reader.loads if load.buffer.name == tensor)
+        if not _has_borders(source.op) or any(free_vars(x.indices[-1]) & terms for x in loads):
             return 1
     buffers = (*partial.state.inputs, *(() if source is None else source.op.buffers))
     (buffer,) = (buffer for buffer in buffers if buffer.name == tensor)
@@ -254,7 +259,7 @@ def _lanes(partial: PartialSketch, reader: ComputeOp, tensor: str) -> int:
 
 
 def _has_borders(op: ComputeOp) -> bool:
-    """Whether `op` copies vectors along its last axis, those within the borders of others."""
+    """Return whether `op` copies vectors along its last axis, with borders only along others."""
     last = op.axes[-1].name
     tests = [part.condition for part in op.nodes() if isinstance(part, Select)]
     copies = all(load.indices and load.indices[-1] == Var(last) for load in op.loads)

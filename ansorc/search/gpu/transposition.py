@@ -28,19 +28,19 @@ MAX_SIDE = 64
 
 def turned_round(partial: PartialSketch) -> PartialSketch | None:
     """Return the sketch with each transposition made in shared memory; None without one."""
-    found = None
+    turned = None
     for stage in partial.state.stages:
         turn = _turn(stage)
         if turn is not None and isinstance(stage.attach, Root) and not is_bound(partial, stage):
             try:
-                found = _turned(found or partial, stage, *turn)
+                turned = _turn_tiles(turned or partial, stage, *turn)
             except ScheduleError:
                 continue  # the tensor is read elsewhere in the stage by other indices
-    return None if found is None else found.with_trace("turn tiles round")
+    return None if turned is None else turned.with_trace("turn tiles round")
 
 
 def _turn(stage: Stage) -> tuple[str, str] | None:
-    """The tensor that a stage reads across, and the axis along the rows of that tensor."""
+    """Return the tensor that a stage reads across, and the axis along that tensor's rows."""
     op: ComputeOp = stage.op
     if op.reduce_axes or len(op.axes) < 2 or not stage.is_untouched:
         return None
@@ -56,7 +56,8 @@ def _turn(stage: Stage) -> tuple[str, str] | None:
     return None
 
 
-def _turned(partial: PartialSketch, stage: Stage, tensor: str, along: str) -> PartialSketch:
+def _turn_tiles(partial: PartialSketch, stage: Stage, tensor: str, along: str) -> PartialSketch:
+    """Return the sketch with tiles of `tensor` transposed in shared memory."""
     name, last = stage.name, stage.op.axes[-1].name
     lanes = partial.lanes(stage.op)
     down = TileVariable(f"{name}.{along}", MAX_SIDE, 3, MAX_SIDE, stage=name)

@@ -58,10 +58,10 @@ def design_space(
         try:
             sketches += whole
         except Exception as error:
-            own = user_rule_of(sketch)
-            if own is None:
+            user_rule = user_rule_of(sketch)
+            if user_rule is None:
                 raise
-            failures.append(RuleFailure(*own, reason_of(error)))
+            failures.append(RuleFailure(*user_rule, reason_of(error)))
     return Space(dag, target, tuple(sketches), tuple(failures))
 
 

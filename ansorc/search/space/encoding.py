@@ -64,12 +64,12 @@ def adapted(
 
 
 def _nearest(table: TileTable, known: Mapping[tuple[int, ...], int]) -> int:
-    """The row of the table with the lengths nearest to the `known` products of levels."""
+    """Return the row of the table with the lengths nearest to the `known` products of levels."""
     rows: IntArray = table.rows
     distance = np.zeros(len(rows))
     for levels, length in known.items():
-        found = np.prod(rows[:, list(levels)], axis=1)
-        distance += WEIGHT ** min(levels) * np.abs(np.log2(found / length))
+        lengths = np.prod(rows[:, list(levels)], axis=1)
+        distance += WEIGHT ** min(levels) * np.abs(np.log2(lengths / length))
     return int(np.argmin(distance))
 
 
@@ -80,7 +80,7 @@ def _lengths_of(
 
     None if `steps` are of another sketch.
     """
-    found: dict[str, dict[tuple[int, ...], int]] = {}
+    products: dict[str, dict[tuple[int, ...], int]] = {}
     if len(steps) != len(sketch.steps):
         return None
     for open_step, step in zip(sketch.steps, steps, strict=True):
@@ -94,10 +94,10 @@ def _lengths_of(
             return None
         for hole, length in zip(open_step.lengths, step.lengths, strict=True):
             if isinstance(hole, Hole) and isinstance(length, int):
-                found.setdefault(hole.variable, {})[hole.levels] = length
+                products.setdefault(hole.variable, {})[hole.levels] = length
             elif not isinstance(hole, HoleProduct) and hole != length:
                 return None
-    return found
+    return products
 
 
 def _levels(variable: TileVariable, known: dict[tuple[int, ...], int]) -> IntArray | None:
@@ -132,7 +132,11 @@ def _choices_of(sketch: Sketch, steps: tuple[Step, ...]) -> tuple[int, ...] | No
     picked: list[int] = []
     for choice in sketch.choices:
         added = [choice.steps(value) for value in choice.values]
-        fitting = [p for p, own in enumerate(added) if own == steps[: len(own)]]
+        fitting = [
+            p
+            for p, steps_of_value in enumerate(added)
+            if steps_of_value == steps[: len(steps_of_value)]
+        ]
         if not fitting:
             return None
         picked.append(max(fitting, key=lambda p: len(added[p])))

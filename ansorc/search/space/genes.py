@@ -50,8 +50,8 @@ def choice_values(sketch: Sketch, genes: Genes) -> dict[str, IntArray]:
     """Return the value made of each choice: [rows], or a single number for one row."""
     first = len(sketch.variables)
     return {
-        choice.name: np.array(choice.values, dtype=np.int64)[genes[..., first + place]]
-        for place, choice in enumerate(sketch.choices)
+        choice.name: np.array(choice.values, dtype=np.int64)[genes[..., first + position]]
+        for position, choice in enumerate(sketch.choices)
     }
 
 

@@ -59,7 +59,7 @@ def nodes_of(sketch: Sketch) -> Nodes:
     for step in sketch.steps:
         owner = step.readers[0] if isinstance(step, CacheRead) else step.stage
         parts[number[owner]].append(step)
-    owned = [_owned(variable, sketch) for variable in sketch.variables]
+    owned = [_owner(variable, sketch) for variable in sketch.variables]
     owned += [(choice.stage, type(choice).__name__) for choice in sketch.choices]
     owners = [number[stage] for stage, _ in owned]
     tiled = {number[tile.stage] for tile in sketch.register_tiles}
@@ -70,12 +70,12 @@ def nodes_of(sketch: Sketch) -> Nodes:
         np.array(owners, dtype=np.int64),
         tuple((names[number[stage]], _role(state, stage), axis) for stage, axis in owned),
         _statements(state, number, set(owners)),
-        tuple(place in tiled for place in range(len(names))),
+        tuple(node in tiled for node in range(len(names))),
     )
 
 
-def _owned(variable: TileVariable, sketch: Sketch) -> tuple[str, str]:
-    """The stage and the axis of a tile variable: its own, else the first that it divides."""
+def _owner(variable: TileVariable, sketch: Sketch) -> tuple[str, str]:
+    """Return the stage and axis of a tile variable: its own, else the first that it divides."""
     if variable.stage:
         return variable.stage, variable.axis
     splits = (step for step in sketch.steps if isinstance(step, Split))
@@ -85,28 +85,29 @@ def _owned(variable: TileVariable, sketch: Sketch) -> tuple[str, str]:
 
 
 def _role(state: State, stage: str) -> str:
-    """What a stage is to its node: "" for what computes it; the axes of copies are others."""
+    """Return the role of a stage in its node: "copy", or "" for the stage that computes it."""
     origins = state.origins(state.stage(stage))
     return "copy" if any(o.making is Making.CACHE_READ for o in origins) else ""
 
 
 def _statements(state: State, number: Mapping[str, int], owners: set[int]) -> IntArray:
-    found: list[int] = []
+    """Return the node of each stage that is not inlined."""
+    nodes: list[int] = []
     for stage in state.stages:
         inner = stage
         while number[inner.name] not in owners and isinstance(inner.attach, At):
             inner = state.stage(inner.attach.stage)
-        found += [] if stage.is_inlined else [number[inner.name]]
-    return np.array(found, dtype=np.int64)
+        nodes += [] if stage.is_inlined else [number[inner.name]]
+    return np.array(nodes, dtype=np.int64)
 
 
 def _kind(step: Step, state: State) -> tuple[object, ...]:
-    """The step in words that do not depend on the names of stages."""
+    """Return the step in words that do not depend on the names of stages."""
     attach = state.stage(step.stage).attach if isinstance(step, ComputeAt) else None
     if not isinstance(attach, At):
         return (type(step).__name__,)
     target = state.stage(attach.stage)
     loop = next(it for it in target.iterators if it.name == attach.iterator)
     axes = [axis.name for axis in (*target.op.axes, *target.op.reduce_axes)]
-    place = axes.index(loop.axis) if loop.axis else None
-    return type(step).__name__, place, loop.level
+    axis_number = axes.index(loop.axis) if loop.axis else None
+    return type(step).__name__, axis_number, loop.level

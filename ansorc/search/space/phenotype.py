@@ -46,7 +46,7 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     parallel = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, ParallelLoops)}
     limits = {c.stage: values[c.name] for c in sketch.choices if isinstance(c, UnrollLimit)}
     nests = _KeyMixer(state, _texts(sketch), parallel, limits, len(genes))
-    places = {buffer.name: place for place, buffer in enumerate(sketch.dag.params)}
+    places = {buffer.name: number for number, buffer in enumerate(sketch.dag.params)}
     rewritten = sorted(places[tensor] for tensor in state.rewritten)
     keys = np.full(len(genes), _token(rewritten), dtype=np.uint64)
     for stage in state.stages:
@@ -57,16 +57,16 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
 
 @memoized
 def _texts(sketch: Sketch) -> dict[str, int]:
-    """For each stage a number that stands for all of it but its loops and its memory.
+    """Return for each stage a number that stands for all of it but its loops and its memory.
 
     Tensors are numbered, parameters first, the others as they are computed: names do not count.
     """
     state = sketch.state
     roots = (stage for stage in state.stages if isinstance(stage.attach, Root))
-    stages = [stage for root in roots for stage in _computed(state, root)]
+    stages = [stage for root in roots for stage in _computed_stages(state, root)]
     names = [buffer.name for buffer in sketch.dag.params]
     names += [buffer.name for stage in stages for buffer in stage.op.buffers]
-    tensors = {name: f"t{place}" for place, name in enumerate(dict.fromkeys(names))}
+    tensors = {name: f"t{number}" for number, name in enumerate(dict.fromkeys(names))}
     return {
         stage.name: _token((rename_op(stage.op, tensors), stage.scope, *_other_pragmas(stage)))
         for stage in stages
@@ -74,15 +74,15 @@ def _texts(sketch: Sketch) -> dict[str, int]:
 
 
 def _other_pragmas(stage: Stage) -> tuple[tuple[str, int], ...]:
-    """The pragmas but that of unrolling, which counts by what it unrolls."""
+    """Return the pragmas but that of unrolling, which counts by the loops that it unrolls."""
     return tuple(pragma for pragma in stage.pragmas if pragma[0] != "auto_unroll_max_step")
 
 
-def _computed(state: State, stage: Stage) -> Iterable[Stage]:
-    """`stage` after the stages that are computed inside it, in their order."""
+def _computed_stages(state: State, stage: Stage) -> Iterable[Stage]:
+    """Yield the stages that are computed inside `stage`, in their order, then `stage`."""
     for iterator in stage.iterators:
         for inner in state.stages_inside(stage.name, iterator.name):
-            yield from _computed(state, inner)
+            yield from _computed_stages(state, inner)
     yield stage
 
 
@@ -99,23 +99,23 @@ class _KeyMixer:
     def mixed(self, stage: Stage, keys: Keys) -> Keys:
         """Mix `stage` and what is computed inside it into the keys, skipping single iterations."""
         extents = np.empty((len(stage.iterators), self.rows), dtype=np.int64)
-        for place, iterator in enumerate(stage.iterators):
-            extents[place] = as_array(iterator.extent)
+        for loop, iterator in enumerate(stage.iterators):
+            extents[loop] = as_array(iterator.extent)
         is_loop = self._joined(stage, extents)
         start = _start_of_sum(stage)
         loops = self._loops(stage, extents, start)
         starts = set(np.unique(start).tolist())
-        for place, iterator in enumerate(stage.iterators):
-            if place in starts:
-                keys = np.where(start == place, _mixed(keys, _START_OF_SUM), keys)
-            keys = np.where(is_loop[place], _mixed(keys, loops[place]), keys)
+        for loop, iterator in enumerate(stage.iterators):
+            if loop in starts:
+                keys = np.where(start == loop, _mix(keys, _START_OF_SUM), keys)
+            keys = np.where(is_loop[loop], _mix(keys, loops[loop]), keys)
             for inner in self.state.stages_inside(stage.name, iterator.name):
                 keys = self.mixed(inner, keys)
         keys = self._in_memory(stage, keys)
-        return _mixed(_mixed(keys, self.texts[stage.name]), is_loop.sum(axis=0))
+        return _mix(_mix(keys, self.texts[stage.name]), is_loop.sum(axis=0))
 
     def _joined(self, stage: Stage, extents: IntArray) -> BoolArray:
-        """[loops, rows]: which loops are left; those that another one makes longer are not.
+        """Return [loops, rows]: which loops are left after longer ones absorbed others.
 
         Parallel loops are fused: that i.0 and i.1 are two of them does not matter, unless the steps
         of another axis lie between. The longer loop gets its length in `extents` [loops, rows].
@@ -129,50 +129,53 @@ class _KeyMixer:
         axes = np.full(len(stage.iterators), -1)
         strides = np.ones_like(extents)
         names = {axis.name: number for number, axis in enumerate(stage.op.axes)}
-        for place, iterator in enumerate(stage.iterators[: parallel.max(initial=0)]):
+        for loop, iterator in enumerate(stage.iterators[: parallel.max(initial=0)]):
             (part, *others) = stage.parts[iterator.name]
             if part.is_whole and not others:
-                axes[place], strides[place] = names[part.axis], as_array(part.stride)
-            is_here = is_loop[place] & (place < parallel)
-            if axes[place] >= 0 and axes[place] in axes[:place]:
-                joins = is_here & (last >= 0) & (axes[last] == axes[place])
-                joins &= strides[last, columns] == strides[place] * extents[place]
-                extents[place] *= np.where(joins, extents[last, columns], 1)
+                axes[loop], strides[loop] = names[part.axis], as_array(part.stride)
+            is_here = is_loop[loop] & (loop < parallel)
+            if axes[loop] >= 0 and axes[loop] in axes[:loop]:
+                joins = is_here & (last >= 0) & (axes[last] == axes[loop])
+                joins &= strides[last, columns] == strides[loop] * extents[loop]
+                extents[loop] *= np.where(joins, extents[last, columns], 1)
                 is_loop[last[joins], columns[joins]] = False
-            last = np.where(is_here, place, last)
+            last = np.where(is_here, loop, last)
         return is_loop
 
     def _in_memory(self, stage: Stage, keys: Keys) -> Keys:
         """Mix in how the tensor lies in memory, unless it is the box that is computed."""
         if stage.alignments or stage.panel:
             panel = panel_of(stage)
-            keys = _mixed(keys, -1 if panel is None else panel[0])
+            keys = _mix(keys, -1 if panel is None else panel[0])
             for extent in memory_shape(stage):
-                keys = _mixed(keys, as_array(extent))
+                keys = _mix(keys, as_array(extent))
         return keys
 
     def _loops(self, stage: Stage, extents: IntArray, start: IntArray) -> Keys:
-        """[loops, rows] numbers that stand for the loops of `stage`, each by itself."""
+        """Return [loops, rows]: numbers that stand for the loops of `stage`, each by itself."""
         parts = [stage.parts[iterator.name] for iterator in stage.iterators]
         strides = np.zeros((max(map(len, parts), default=0), *extents.shape), dtype=np.int64)
-        for place, own in enumerate(parts):
-            for number, part in enumerate(own):
-                strides[number, place] = as_array(part.stride)
+        for loop, loop_parts in enumerate(parts):
+            for number, part in enumerate(loop_parts):
+                strides[number, loop] = as_array(part.stride)
         loops = zip(stage.iterators, parts, strict=True)
-        tokens = [_loop_token(stage, iterator, own) for iterator, own in loops]
-        keys = _mixed(_mixed(_column(tokens, np.uint64), extents), self._kinds(stage, start))
+        tokens = [_loop_token(stage, iterator, loop_parts) for iterator, loop_parts in loops]
+        keys = _mix(_mix(_column(tokens, np.uint64), extents), self._kinds(stage, start))
         for stride in strides:
-            keys = _mixed(keys, stride)
+            keys = _mix(keys, stride)
         return keys
 
     def _kinds(self, stage: Stage, start: IntArray) -> IntArray:
-        """[loops, rows]: how each loop is run, also where it sets what the sum begins with."""
+        """Return [loops, rows]: how each loop is run.
+
+        It counts as well how the loop is run where it sets what the sum begins with.
+        """
         zeros = np.zeros(self.rows, dtype=np.int64)
         parallel = self.parallel.get(stage.name, zeros)
         unrolled = loops_to_unroll(stage, self.state, self.limits.get(stage.name), parallel)
         is_unrolled = np.empty((len(stage.iterators), self.rows), dtype=bool)
-        for place, iterator in enumerate(stage.iterators):
-            is_unrolled[place] = unrolled[iterator.name]
+        for loop, iterator in enumerate(stage.iterators):
+            is_unrolled[loop] = unrolled[iterator.name]
         marks = _column([_KINDS[iterator.mark] for iterator in stage.iterators], np.int64)
         places = np.arange(len(stage.iterators))[:, None]
         kinds = np.where(is_unrolled, _KINDS[Mark.UNROLL], marks)
@@ -185,7 +188,7 @@ class _KeyMixer:
 
 
 def _start_of_sum(stage: Stage) -> IntArray:
-    """The place of the loop before which the identities of a sum are stored; -1 without a sum."""
+    """Return before which loop the identities of a sum are stored; -1 without a sum."""
     kinds = [iterator.kind for iterator in stage.iterators]
     if AxisKind.REDUCE not in kinds:
         return np.asarray(-1)
@@ -193,17 +196,17 @@ def _start_of_sum(stage: Stage) -> IntArray:
 
 
 def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """[values, 1]."""
+    """Return `values` as an array [values, 1]."""
     return np.array(values, dtype=dtype).reshape(-1, 1)
 
 
 def _places(stage: Stage) -> dict[str, int]:
-    """The places of the axes of a stage, by their names."""
+    """Return the positions of the axes of a stage, by their names."""
     return {axis.name: n for n, axis in enumerate((*stage.op.axes, *stage.op.reduce_axes))}
 
 
 def _loop_token(stage: Stage, iterator: Loop, parts: tuple[Part, ...]) -> int:
-    """A number for what a loop is but its length."""
+    """Return a number for all of a loop but its length."""
     kind = (iterator.kind, iterator.thread, iterator.chunk, iterator.function)
     places = _places(stage)
     if all(part.is_whole for part in parts):
@@ -212,7 +215,7 @@ def _loop_token(stage: Stage, iterator: Loop, parts: tuple[Part, ...]) -> int:
 
 
 def _descent(stage: Stage, iterator: str, places: Mapping[str, int]) -> tuple[object, ...]:
-    """How an iterator was split and fused, from the axes on."""
+    """Return how an iterator was split and fused, from the axes on."""
     for relation in stage.relations:
         if isinstance(relation, FuseRelation):
             if relation.child.name == iterator:
@@ -236,7 +239,7 @@ def _token(what: object) -> int:
     return int.from_bytes(digest, "little")
 
 
-def _mixed(keys: Keys, tokens: npt.ArrayLike) -> Keys:
+def _mix(keys: Keys, tokens: npt.ArrayLike) -> Keys:
     given = np.asarray(tokens)
     mixed = keys ^ (given.view(np.uint64) if given.itemsize == 8 else given.astype(np.uint64))
     mixed *= _MULTIPLIER

@@ -19,8 +19,8 @@ def search_space(target: Target) -> SearchSpace:
     Raise TargetError if the target names a back end that there is not.
     """
     backend = backend_of(target)
-    own = backend.space if isinstance(backend, SearchedBackend) else target.platform.space
-    return _space_in(own)
+    module = backend.space if isinstance(backend, SearchedBackend) else target.platform.space
+    return _space_in(module)
 
 
 def platform_spaces() -> Iterator[SearchSpace]:

@@ -89,11 +89,11 @@ class _Filling:
         return SplitRelation(self.iterator(relation.parent), children, relation.is_exact)
 
     def iterator(self, iterator: Loop) -> Loop:
-        found = self.extent(iterator.extent)
-        if found is iterator.extent:
+        extent = self.extent(iterator.extent)
+        if extent is iterator.extent:
             return iterator
         return Loop(
-            iterator.name, found, iterator.kind, iterator.axis, iterator.level, iterator.mark,
+            iterator.name, extent, iterator.kind, iterator.axis, iterator.level, iterator.mark,
             iterator.thread, iterator.chunk, iterator.function,
         )  # fmt: skip
 
@@ -126,7 +126,7 @@ class Tape:
         if number is None:
             number = self._known[step] = len(self.values)
             self.steps.append(step)
-            self.values.append(_applied(step, self.values))
+            self.values.append(_apply(step, self.values))
         return Formula(self, number)
 
     def are_equal(self, left: FormulaOperand, right: FormulaOperand) -> bool:
@@ -173,7 +173,7 @@ class Levels:
         self.formulas = formulas
 
     def __getitem__(self, key: tuple[object, list[int]]) -> Levels:
-        return Levels([self.formulas[place] for place in key[1]])
+        return Levels([self.formulas[level] for level in key[1]])
 
     def prod(self, axis: int, dtype: object, out: object) -> Formula:
         """Return the product of the levels; `np.prod` calls it."""
@@ -188,6 +188,7 @@ def _argument(operand: FormulaOperand) -> _Argument:
 
 
 def _value(argument: _Argument, values: Sequence[IntArray]) -> IntArray | int:
+    """Return the number that `argument` stands for."""
     is_step, number = argument
     return values[number] if is_step else number
 
@@ -196,7 +197,8 @@ def _are_equal(left: _Argument, right: _Argument, values: Sequence[IntArray]) ->
     return bool(np.all(np.equal(_value(left, values), _value(right, values))))
 
 
-def _applied(step: _Operation, values: Sequence[IntArray]) -> IntArray:
+def _apply(step: _Operation, values: Sequence[IntArray]) -> IntArray:
+    """Return the result of `step`."""
     function, arguments = step
     call = cast(Callable[..., IntArray], function)
     return call(*(_value(each, values) for each in arguments))

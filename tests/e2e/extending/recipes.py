@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansorc.search.features import ESTIMATE_COLUMN
 from tests.e2e.extending.test_new_graph_pass import cancel_negations, twice_negated
 from tests.e2e.extending.test_new_pass import BEFORE, unroll_by_two
 from tests.e2e.extending.test_new_step import Interchange
@@ -387,6 +388,9 @@ def _feature(tree: Tree) -> None:
     assert found is not None
     (tree.root / path).write_text(text.replace(found[0], found[0][: -len(found[1])] + "999"))
     tree.changed.append(path)
+    path = "ansorc/search/features/feature_set.py"
+    line = f"\nESTIMATE_COLUMN = {ESTIMATE_COLUMN}"
+    tree.after(path, line, " + 1")
     tree.run("tests.search.features.feature_table")
     tree.append(
         "tests/search/features/test_by_hand.py",
