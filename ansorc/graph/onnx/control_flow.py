@@ -40,25 +40,25 @@ def _if(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
         second = run(branches[1], [])
     if len(first) != len(second):
         call.refuse(f"its branches have {len(first)} and {len(second)} outputs")
-    return [_chosen(call, test, a, b) for a, b in zip(first, second, strict=True)]
+    return [_choose(call, test, a, b) for a, b in zip(first, second, strict=True)]
 
 
-def _chosen(call: NodeCall, test: str, a: OnnxItem, b: OnnxItem) -> OnnxItem:
-    """The first of two values where the test holds, else the other."""
+def _choose(call: NodeCall, test: str, a: OnnxItem, b: OnnxItem) -> OnnxItem:
+    """Return the first of two values where the test holds, else the second."""
     if isinstance(a, OnnxSequence) or isinstance(b, OnnxSequence):
         if not (isinstance(a, OnnxSequence) and isinstance(b, OnnxSequence)):
             call.refuse("one of its branches makes a sequence, the other a tensor")
         if len(a.items) != len(b.items):
             call.refuse(f"its branches make sequences of {len(a.items)} and {len(b.items)} tensors")
         pairs = zip(a.items, b.items, strict=True)
-        return OnnxSequence(tuple(_chosen_tensor(call, test, *pair) for pair in pairs))
-    return _chosen_tensor(call, test, a, b)
+        return OnnxSequence(tuple(_choose_tensor(call, test, *pair) for pair in pairs))
+    return _choose_tensor(call, test, a, b)
 
 
-def _chosen_tensor(call: NodeCall, test: str, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+def _choose_tensor(call: NodeCall, test: str, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     if isinstance(a, str) and a == b:
         return a
-    first, second = (_type(call, one) for one in (a, b))
+    first, second = (_type(call, value) for value in (a, b))
     if first != second:
         call.refuse(
             f"its condition depends on the network's input, and its branches make {first} and "
@@ -68,7 +68,7 @@ def _chosen_tensor(call: NodeCall, test: str, a: OnnxValue, b: OnnxValue) -> Onn
     are_known = not isinstance(a, str) and not isinstance(b, str)
     if are_known and (not first.elements or np.array_equal(a, b)):
         return a
-    names = [one if isinstance(one, str) else call.constant(one) for one in (a, b)]
+    names = [value if isinstance(value, str) else call.constant(value) for value in (a, b)]
     return call.add("where", [test, *names])
 
 
@@ -80,7 +80,7 @@ def _loop(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     body = _graph(call, "body")
     trips = int(_one(call, call.known(0, "its trip count"))) if call.has(0) else None
     goes_on = not call.has(1) or _truth(call, call.known(1, "its condition"))
-    carried = [call.item(place) for place in range(2, call.count)]
+    carried = [call.item(position) for position in range(2, call.count)]
     rows: list[list[OnnxItem]] = []
     copies = _Copies(call, body)
     while goes_on and (trips is None or len(rows) < trips):
@@ -95,7 +95,7 @@ def _loop(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
         rows.append(row)
     if not rows and any(call.node.outputs[len(carried) :]):
         _, _, row = _turn(call, run, body, 0, True, carried)  # what a run would make
-        return [*carried, *(_nothing(call, one) for one in row)]
+        return [*carried, *(_empty_column(call, item) for item in row)]
     return [*carried, *_columns(call, rows, [0] * len(body.outputs), [])]
 
 
@@ -107,15 +107,15 @@ def _turn(
     goes_on: bool,  # noqa: FBT001
     carried: Sequence[OnnxItem],
 ) -> tuple[OnnxItem, list[OnnxItem], list[OnnxItem]]:
-    """Run a loop's body once: whether it goes on, what it carries, and what it makes besides."""
+    """Run a loop's body once; return whether it goes on, what it carries, and its other results."""
     results = run(body, [np.array(number, np.int64), np.array(goes_on), *carried])
     if len(results) < 1 + len(carried):
         call.refuse("its body has fewer outputs than it carries on")
     return results[0], results[1 : 1 + len(carried)], results[1 + len(carried) :]
 
 
-def _nothing(call: NodeCall, made: OnnxItem) -> OnnxValue:
-    """What a loop that never runs makes of what each run would have made."""
+def _empty_column(call: NodeCall, made: OnnxItem) -> OnnxValue:
+    """Return the collected result of a loop that never runs, from what a run would have made."""
     if isinstance(made, OnnxSequence):
         call.refuse("each of its runs makes a sequence; it may carry one, but not collect them")
     kind = _type(call, made)
@@ -133,14 +133,14 @@ def _scan(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     states = call.count - scanned
     if scanned < 1 or states < 0:
         call.refuse(f"it has {call.count} inputs, of which {scanned} are scanned")
-    carried = [call.item(place) for place in range(states)]
+    carried = [call.item(position) for position in range(states)]
     inputs = range(states, call.count)
     axes = [
-        call.axis(axis, call.rank(place))
-        for place, axis in zip(inputs, _each(call, "scan_input_axes", scanned), strict=True)
+        call.axis(axis, call.rank(position))
+        for position, axis in zip(inputs, _each(call, "scan_input_axes", scanned), strict=True)
     ]
     backwards = _each(call, "scan_input_directions", scanned)
-    trips = {call.type(place).shape[axis] for place, axis in zip(inputs, axes, strict=True)}
+    trips = {call.type(position).shape[axis] for position, axis in zip(inputs, axes, strict=True)}
     if len(trips) != 1:
         call.refuse(f"it scans inputs of different lengths, {sorted(trips)}")
     (trip,) = trips
@@ -149,8 +149,8 @@ def _scan(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     for step in range(trip):
         copies.add()
         slices = [
-            _slice(call, place, axis, trip - 1 - step if back else step)
-            for place, axis, back in zip(inputs, axes, backwards, strict=True)
+            _slice(call, position, axis, trip - 1 - step if back else step)
+            for position, axis, back in zip(inputs, axes, backwards, strict=True)
         ]
         results = run(body, [*carried, *slices])
         carried, row = results[:states], results[states:]
@@ -186,10 +186,10 @@ class _Copies:
 
 
 def _graph(call: NodeCall, name: str) -> OnnxGraph:
-    found = call.attribute(name)
-    if not isinstance(found, OnnxGraph):
+    graph = call.attribute(name)
+    if not isinstance(graph, OnnxGraph):
         call.refuse(f"its attribute '{name}' is missing, or no graph")
-    return found
+    return graph
 
 
 def _one(call: NodeCall, value: Array) -> Array:
@@ -203,40 +203,40 @@ def _truth(call: NodeCall, value: Array) -> bool:
 
 
 def _each(call: NodeCall, name: str, count: int) -> list[int]:
-    """One integer for each of `count` inputs or outputs."""
-    found = cast("Sequence[int]", call.attribute(name) or [0] * count)
-    if len(found) != count:
-        call.refuse(f"its attribute '{name}' has {len(found)} numbers, not {count}")
-    return [int(one) for one in found]
+    """Return an integer for each of `count` inputs or outputs."""
+    numbers = cast("Sequence[int]", call.attribute(name) or [0] * count)
+    if len(numbers) != count:
+        call.refuse(f"its attribute '{name}' has {len(numbers)} numbers, not {count}")
+    return [int(number) for number in numbers]
 
 
-def _slice(call: NodeCall, place: int, axis: int, step: int) -> OnnxValue:
-    known = call.value(place)
+def _slice(call: NodeCall, position: int, axis: int, step: int) -> OnnxValue:
+    known = call.value(position)
     if known is not None:
         return np.take(known, step, axis)
-    shape = call.type(place).shape
+    shape = call.type(position).shape
     begin, end = [0] * len(shape), list(shape)
     begin[axis], end[axis] = step, step + 1
-    part = call.add("slice", [call.input(place)], begin=begin, end=end)
+    part = call.add("slice", [call.input(position)], begin=begin, end=end)
     return call.add("squeeze", [part], axis=axis)
 
 
 def _columns(
     call: NodeCall, rows: Sequence[Sequence[OnnxItem]], axes: Sequence[int], back: Sequence[int]
 ) -> list[OnnxValue]:
-    """What each run made, joined along a new axis for each output."""
-    found: list[OnnxValue] = []
-    for place, column in enumerate(zip(*rows, strict=True)):
-        values = [_tensor(call, one) for one in column]
-        values = values[::-1] if back and back[place] else values
-        known = [one for one in values if not isinstance(one, str)]
+    """Return what the runs made, joined along a new axis for each output."""
+    joined: list[OnnxValue] = []
+    for position, column in enumerate(zip(*rows, strict=True)):
+        values = [_tensor(call, value) for value in column]
+        values = values[::-1] if back and back[position] else values
+        known = [value for value in values if not isinstance(value, str)]
         if len(known) == len(values):
-            found.append(np.stack(known, axes[place]))
+            joined.append(np.stack(known, axes[position]))
             continue
-        names = [one if isinstance(one, str) else call.constant(one) for one in values]
+        names = [value if isinstance(value, str) else call.constant(value) for value in values]
         rank = len(call.builder.type(names[0]).shape) + 1
-        found.append(call.add("stack", names, axis=call.axis(axes[place], rank)))
-    return found
+        joined.append(call.add("stack", names, axis=call.axis(axes[position], rank)))
+    return joined
 
 
 def _tensor(call: NodeCall, made: OnnxItem) -> OnnxValue:
@@ -247,18 +247,18 @@ def _tensor(call: NodeCall, made: OnnxItem) -> OnnxValue:
 
 def _sequence_map(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     body, count = _graph(call, "body"), len(call.sequence(0))
-    given = [call.item(place) for place in range(call.count)]
-    lengths = {len(one.items) for one in given if isinstance(one, OnnxSequence)}
+    given = [call.item(position) for position in range(call.count)]
+    lengths = {len(item.items) for item in given if isinstance(item, OnnxSequence)}
     if lengths != {count}:
         call.refuse(f"its sequences have different lengths, {sorted(lengths)}")
     rows: list[list[OnnxItem]] = []
     copies = _Copies(call, body)
     for n in range(count):
         copies.add()
-        rows.append(run(body, [one.items[n] if isinstance(one, OnnxSequence) else one
-                               for one in given]))  # fmt: skip
+        rows.append(run(body, [item.items[n] if isinstance(item, OnnxSequence) else item
+                               for item in given]))  # fmt: skip
     columns = zip(*rows, strict=True) if rows else [()] * len(body.outputs)
-    return [OnnxSequence(tuple(_tensor(call, one) for one in column)) for column in columns]
+    return [OnnxSequence(tuple(_tensor(call, item) for item in column)) for column in columns]
 
 
 FLOW: Mapping[str, FlowConverter] = {
@@ -267,4 +267,4 @@ FLOW: Mapping[str, FlowConverter] = {
     "Scan": _scan,
     "SequenceMap": _sequence_map,
 }
-"""What they mean, by the name of the operator."""
+"""The converters of control flow, by the names of the operators."""

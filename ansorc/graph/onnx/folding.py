@@ -36,7 +36,7 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import dtype
 
 MAX_BYTES = 256 * 2**20
-"""Of all results, beyond what the weights allow."""
+"""The most bytes of all results, beyond what the weights allow."""
 TIMES_WEIGHTS = 4
 """Weights may be transposed, and become floats of what were bytes."""
 
@@ -73,7 +73,7 @@ class Folding:
         self._left = MAX_BYTES + TIMES_WEIGHTS * weight_bytes
 
     def can(self, node: OnnxNode) -> bool:
-        """Whether there is a way to compute `node`."""
+        """Return whether there is a way to compute `node`."""
         return node.operator in CONVERTERS or is_onnx_operator(node)
 
     def outputs(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -90,19 +90,19 @@ class Folding:
             return results()
         if not _is_for_reference(node, inputs):
             try:
-                return self._defined(node, inputs)
+                return self._by_definition(node, inputs)
             except EmptyTensorError:
                 pass
         return self._by_reference(node, inputs)
 
     def _by_reference(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
-        """What ONNX's reference implementation computes; see the top of this file."""
+        """Return what ONNX's reference implementation computes; see the top of this file."""
         given = _by_name(node, inputs)
         self._count(node, _bytes_of_results(node, given))
         return compute_node(node, given)
 
-    def _defined(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
-        """What the definitions of a node's operators make of known inputs."""
+    def _by_definition(self, node: OnnxNode, inputs: Sequence[Array | None]) -> Sequence[Array]:
+        """Return what the definitions of a node's operators compute of known inputs."""
         if node.operator in _TABLED:
             self._refuse_wide(node, bytes_computed(node, _by_name(node, inputs)) or 0)
         builder = GraphBuilder(node.name or node.operator)
@@ -111,7 +111,7 @@ class Folding:
         made = CONVERTERS[node.operator](call)
         refuse_ignored(call)
         items = [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
-        results = [_tensor(node, one) for one in items]
+        results = [_tensor(node, item) for item in items]
         wanted = [
             result
             for name, result in zip(node.outputs, results, strict=False)
@@ -124,7 +124,7 @@ class Folding:
             self._refuse_wide(node, max(computed, default=0))
             self._count(node, sum(graph.types[name].bytes for name in set(wanted)))
             values.update(zip(wanted, constant_values(graph), strict=True))
-        return [values.get(one, _UNREAD) if isinstance(one, str) else one for one in results]
+        return [values.get(r, _UNREAD) if isinstance(r, str) else r for r in results]
 
     def _count(self, node: OnnxNode, size: int) -> None:
         self._refuse_wide(node, size)
@@ -139,7 +139,7 @@ class Folding:
 
 
 _UNREAD: Array = np.zeros(0)
-"""For an output that has no name."""
+"""The value of an output that has no name."""
 
 
 def _tensor(node: OnnxNode, result: OnnxItem) -> OnnxValue:
@@ -149,19 +149,19 @@ def _tensor(node: OnnxNode, result: OnnxItem) -> OnnxValue:
 
 
 def _by_name(node: OnnxNode, inputs: Sequence[Array | None]) -> Mapping[str, Array]:
-    """The inputs that are given."""
+    """Return the inputs that are given, by name."""
     pairs = zip(node.inputs, inputs, strict=True)
     return {name: array for name, array in pairs if array is not None}
 
 
 def _is_for_reference(node: OnnxNode, inputs: Sequence[Array | None]) -> bool:
-    """Whether ONNX's reference implementation computes a node; see the top of this file."""
+    """Return whether ONNX's reference implementation computes a node; see the top of this file."""
     if node.operator in _ALONE or node.operator not in CONVERTERS:
         return True
-    if any(one is not None and not _is_known_type(one) for one in inputs):
+    if any(array is not None and not _is_known_type(array) for array in inputs):
         return True
     named = [node.attributes[name] for name in _TYPES if name in node.attributes]
-    return any(isinstance(one, int) and one and not _is_known_name(one) for one in named)
+    return any(isinstance(kind, int) and kind and not _is_known_name(kind) for kind in named)
 
 
 def _is_known_type(array: Array) -> bool:
@@ -181,10 +181,10 @@ def _is_known_name(element_type: int) -> bool:
 
 
 def _bytes_of_results(node: OnnxNode, inputs: Mapping[str, Array]) -> int:
-    """The bytes of what ONNX's reference implementation is to compute; raise GraphError."""
+    """Return the bytes of what ONNX's reference implementation is to compute; raise GraphError."""
     size = bytes_computed(node, inputs)
     if size is None and node.operator in _UP_TO_ALL:
-        size = sum(8 * max(1, one.ndim) * one.size for one in inputs.values())
+        size = sum(8 * max(1, array.ndim) * array.size for array in inputs.values())
     if size is None:
         raise GraphError(
             f"{node} cannot be computed at import: its inputs do not fit it, or nothing says "
@@ -195,10 +195,10 @@ def _bytes_of_results(node: OnnxNode, inputs: Mapping[str, Array]) -> int:
 
 def _range(node: OnnxNode, inputs: Sequence[Array | None]) -> tuple[_Results, int]:
     """Return how the numbers from a start to a limit are made, and how many bytes they take."""
-    given = [one for one in inputs if one is not None]
-    if len(given) != 3 or any(one.size != 1 for one in given) or not given[2].item():
+    given = [array for array in inputs if array is not None]
+    if len(given) != 3 or any(array.size != 1 for array in given) or not given[2].item():
         raise GraphError(f"{node} needs a start, a limit and a step that is not 0")
-    start, limit, step = (one.reshape(()) for one in given)
+    start, limit, step = (array.reshape(()) for array in given)
     kind = np.result_type(start, limit, step)
     if kind.kind == "f":
         count = (float(limit) - float(start)) / float(step)
@@ -217,7 +217,7 @@ def _range(node: OnnxNode, inputs: Sequence[Array | None]) -> tuple[_Results, in
 
 def _unique(node: OnnxNode, inputs: Sequence[Array | None]) -> tuple[_Results, int]:
     """Return how different elements, or rows along an axis, are found; and the bytes at most."""
-    (data,) = (one for one in inputs if one is not None)
+    (data,) = (array for array in inputs if array is not None)
     axis, is_sorted = node.attributes.get("axis"), bool(node.attributes.get("sorted", 1))
 
     def results() -> list[Array]:
@@ -230,7 +230,7 @@ def _unique(node: OnnxNode, inputs: Sequence[Array | None]) -> tuple[_Results, i
             places = np.argsort(order)
             values = np.take(values, order, 0 if axis is None else axis)
             first, inverse, counts = first[order], places[inverse], counts[order]
-        return [values, *(one.astype(np.int64) for one in (first, inverse, counts))]
+        return [values, *(array.astype(np.int64) for array in (first, inverse, counts))]
 
     return results, data.nbytes + 3 * 8 * data.size
 

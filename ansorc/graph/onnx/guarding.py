@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def guarded(call: NodeCall, convert: Callable[[], T], *, is_users: bool = False) -> T:
-    """Return what `convert` does for a node; its errors name the node.
+    """Return what `convert` returns for a node; its errors name the node.
 
     What a converter did not foresee is the file's fault where ONNX's own rules refuse the node:
     then raise GraphError, else InternalError. Of other domains, of operators that `is_users`, and
@@ -40,23 +40,23 @@ def guarded(call: NodeCall, convert: Callable[[], T], *, is_users: bool = False)
                 f"documentation says, {fault}"
             ) from error
         onnx_types = {name: (kind.dtype.numpy, kind.shape) for name, kind in kinds.items()}
-        refusal = refusal_by_onnx(node, onnx_types, _known(call))
+        refusal = refusal_by_onnx(node, onnx_types, _known_values(call))
         if refusal:
             raise GraphError(f"{node}: the node is malformed: {refusal}") from error
         raise fault from error
 
 
-def _known(call: NodeCall) -> dict[str, Array]:
-    """The values of those inputs that are known."""
-    found, types = dict[str, Array](), call.types()
-    for place, name in enumerate(call.node.inputs):
-        value = call.value(place) if name in types else None
+def _known_values(call: NodeCall) -> dict[str, Array]:
+    """Return the values of those inputs that are known."""
+    values, types = dict[str, Array](), call.types()
+    for position, name in enumerate(call.node.inputs):
+        value = call.value(position) if name in types else None
         if value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _report(call: NodeCall, kinds: dict[str, TensorType]) -> str:
-    """What to send to those who mend ansorc: the node, and what it reads."""
+    """Return what to send to those who mend ansorc: the node, and what it reads."""
     inputs = ", ".join(f"'{name}' of {kind}" for name, kind in kinds.items()) or "none"
     return f"this node: {described(call.node)}, opset {call.opset}, with the inputs {inputs}"

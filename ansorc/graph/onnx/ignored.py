@@ -47,6 +47,6 @@ def refuse_ignored(call: NodeCall) -> None:
     if unread:
         call.refuse(f"ansorc does not know its attribute '{unread[0]}', and would ignore it")
     without_effect = _INPUTS_WITHOUT_EFFECT.get(operator, frozenset())
-    places = [place for place in call.ignored_inputs if place not in without_effect]
+    places = [position for position in call.ignored_inputs if position not in without_effect]
     if places:
         call.refuse(f"ansorc would ignore its input {places[0]} ('{call.node.inputs[places[0]]}')")

@@ -93,7 +93,7 @@ def from_onnx(
 
 
 class _Import:
-    """The import of one model: what each of its tensors is."""
+    """The import of one model, with its graph in the making."""
 
     def __init__(self, model: OnnxModel, name: str) -> None:
         self._model, self._main = model, model.graph
@@ -116,17 +116,17 @@ class _Import:
         return self._builder.graph(self._outputs(values))
 
     def _refuse_unknown(self, names: Sequence[str]) -> None:
-        known = [one.name for one in self._main.inputs]
+        known = [given.name for given in self._main.inputs]
         for name in names:
             if name not in known:
-                words = ", ".join(f"'{one}'" for one in known) or "none"
+                words = ", ".join(f"'{known_name}'" for known_name in known) or "none"
                 raise GraphError(f"'{self._main.name}' has no input '{name}'; it has {words}")
 
     def _input(self, given: OnnxInput, shape: Sequence[int] | None) -> OnnxValue:
         """Add an input of the network; one without elements is known, and none of the graph's."""
         kind = TensorType(_dtype(given), _shape(given, shape))
         if not kind.elements:
-            return _computed(np.zeros(kind.shape, kind.dtype.numpy))
+            return _widen(np.zeros(kind.shape, kind.dtype.numpy))
         name = self._builder.input(given.name, kind)
         if kind.dtype.name in _COMPUTED_IN_FLOAT32:
             return self._builder.add("cast", [name], dtype="float32")
@@ -153,8 +153,8 @@ class _Import:
             elif is_narrow:
                 builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
             elif value in renamed or builder.renamed(value, name) != name:  # it has another name
-                place = renamed.get(value, value)
-                builder.add("reshape", [place], name, shape=builder.type(place).shape)
+                current = renamed.get(value, value)
+                builder.add("reshape", [current], name, shape=builder.type(current).shape)
             else:
                 renamed[value] = name
         return list(self._main.outputs)
@@ -165,22 +165,22 @@ class _Import:
             raise GraphError(
                 f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
             )
-        known.update({name: _computed(one) for name, one in graph.initializers.items()})
+        known.update({name: _widen(array) for name, array in graph.initializers.items()})
         for node in needed_nodes(with_integers(graph)):
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
                 raise GraphError(f"{node} reads '{missing[0]}', which nothing computes")
-            results = self._converted(node, known, depth)
+            results = self._convert(node, known, depth)
             if len(results) < len(node.outputs) and any(node.outputs[len(results) :]):
                 raise GraphError(f"{node} has {len(node.outputs)} outputs, not {len(results)}")
-            known.update(zip(filter(None, node.outputs), _named(node, results), strict=True))
+            known.update(zip(filter(None, node.outputs), _select_named(node, results), strict=True))
         missing = [name for name in graph.outputs if known.get(name) is None]
         if missing:
             raise GraphError(f"nothing computes the output '{missing[0]}' of '{graph.name}'")
         values = [known[name] for name in graph.outputs]
-        return [one for one in values if one is not None]
+        return [value for value in values if value is not None]
 
-    def _converted(self, node: OnnxNode, known: _KnownTensors, depth: int) -> Sequence[OnnxItem]:
+    def _convert(self, node: OnnxNode, known: _KnownTensors, depth: int) -> Sequence[OnnxItem]:
         """Return the outputs of a node: computed now if all inputs are known, else in the graph."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
@@ -203,8 +203,8 @@ class _Import:
         is_known = not any(isinstance(value, (str, OnnxSequence)) for value in inputs)
         is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and self._folding.can(node):
-            found = guarded(call, lambda: self._folding.outputs(node, arrays))
-            return [_computed(value) for value in found]
+            folded = guarded(call, lambda: self._folding.outputs(node, arrays))
+            return [_widen(value) for value in folded]
         for name, value in zip(node.inputs, arrays, strict=True):
             if value is not None:
                 _numbers(value, f"{node}: '{name}'")
@@ -229,7 +229,7 @@ class _Import:
         depth: int,
     ) -> list[OnnxItem]:
         """Add a graph that `node` runs, for values of its inputs; return its outputs."""
-        names = [one.name for one in graph.inputs]
+        names = [given.name for given in graph.inputs]
         if len(values) > len(names):
             raise GraphError(f"{node}: its graph '{graph.name}' has {len(names)} inputs")
         left_out = [None] * (len(names) - len(values))
@@ -237,8 +237,8 @@ class _Import:
         return self._graph(graph, inside, depth + 1)
 
 
-def _named(node: OnnxNode, results: Sequence[OnnxItem]) -> list[OnnxItem]:
-    """The outputs of a node that have names."""
+def _select_named(node: OnnxNode, results: Sequence[OnnxItem]) -> list[OnnxItem]:
+    """Return the outputs of a node that have names."""
     return [value for name, value in zip(node.outputs, results, strict=False) if name]
 
 
@@ -257,7 +257,7 @@ def _dtype(given: OnnxInput) -> DType:
 
 
 def _constant(given: OnnxInput, value: object) -> Array:
-    """The values of an input that is always the same."""
+    """Return the values of an input that is always the same."""
     try:
         array = np.asarray(value)
         if array.dtype.kind == "c":
@@ -266,11 +266,11 @@ def _constant(given: OnnxInput, value: object) -> Array:
     except (TypeError, ValueError) as error:
         raise GraphError(f"the values of the input '{given.name}': {error}") from error
     _shape(given, array.shape)
-    return _computed(array)
+    return _widen(array)
 
 
 def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:
-    """The extents of an input: those that the caller gives, else those of the file."""
+    """Return the extents of an input: those that the caller gives, else those of the file."""
     if shape is not None:
         try:
             extents = tuple(operator.index(extent) for extent in shape)
@@ -302,6 +302,6 @@ def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(int(dim) for dim in given.dims)
 
 
-def _computed(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     """Return known values as the graph computes with them."""
     return array.astype(np.float32) if array.dtype.name in _COMPUTED_IN_FLOAT32 else array

@@ -20,7 +20,7 @@ from ansorc.ir.aligned import Array
 OnnxValue: TypeAlias = "str | Array"
 """A tensor of the graph by name, or values that are known at import."""
 Converter: TypeAlias = "Callable[[NodeCall], OnnxItem | Sequence[OnnxItem]]"
-"""Adds what a node means to the graph, and returns the node's outputs."""
+"""Adds the nodes that compute an ONNX node to the graph, and returns its outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class OnnxSequence:
 
 
 OnnxItem: TypeAlias = "str | Array | OnnxSequence"
-"""What a node may read and make: a tensor, or a sequence of some."""
+"""An input or output of a node: a tensor, or a sequence of some."""
 
 
 class NodeCall:
@@ -56,9 +56,9 @@ class NodeCall:
 
     @property
     def ignored_inputs(self) -> list[int]:
-        """The places of given inputs that nobody has asked for."""
-        given = [place for place, one in enumerate(self._inputs) if one is not None]
-        return [place for place in given if place not in self._read_inputs]
+        """The positions of given inputs that nobody has asked for."""
+        given = [position for position, item in enumerate(self._inputs) if item is not None]
+        return [position for position in given if position not in self._read_inputs]
 
     @property
     def opset(self) -> int:
@@ -76,79 +76,79 @@ class NodeCall:
         return self.node.attributes.get(name, default)
 
     def has(self, place: int) -> bool:
-        """Whether an optional input is given."""
+        """Return whether an optional input is given."""
         self._read_inputs.add(place)
         return place < len(self._inputs) and self._inputs[place] is not None
 
     def input(self, place: int) -> str:
         """Return an input as a tensor of the graph."""
-        found = self._given(place)
-        if isinstance(found, str):
-            return found
+        value = self._require_value(place)
+        if isinstance(value, str):
+            return value
         name = self.node.inputs[place]
-        if self.builder.value(name) is found:
+        if self.builder.value(name) is value:
             return name
-        return self.builder.constant(found, name if self.builder.is_free(name) else "")
+        return self.builder.constant(value, name if self.builder.is_free(name) else "")
 
     def inputs(self) -> list[str]:
         """Return all inputs as tensors of the graph."""
-        return [self.input(place) for place in range(len(self._inputs))]
+        return [self.input(position) for position in range(len(self._inputs))]
 
     def value(self, place: int) -> Array | None:
         """Return the values of an input; None if they are not known at import, or not given."""
-        found = self._asked(place)
-        if isinstance(found, str):
-            return self.builder.value(found)
-        if isinstance(found, OnnxSequence):
+        item = self._ask(place)
+        if isinstance(item, str):
+            return self.builder.value(item)
+        if isinstance(item, OnnxSequence):
             self.refuse(f"its input {place} is a sequence, and it takes a tensor")
-        return found
+        return item
 
     def item(self, place: int) -> OnnxItem:
         """Return an input as it is, known values with their values."""
-        found = self._asked(place)
-        if isinstance(found, OnnxSequence):
-            return found
+        item = self._ask(place)
+        if isinstance(item, OnnxSequence):
+            return item
         value = self.value(place)
         return self.input(place) if value is None else value
 
     def sequence(self, place: int) -> tuple[OnnxValue, ...]:
         """Return the tensors of an input that is a sequence."""
-        found = self._asked(place)
-        if not isinstance(found, OnnxSequence):
+        item = self._ask(place)
+        if not isinstance(item, OnnxSequence):
             self.refuse(f"its input {place} is no sequence")
-        return found.items
+        return item.items
 
     def known(self, place: int, what: str) -> Array:
         """Return the values of an input that must be known at import; `what` it is, for people."""
-        self._given(place)
-        found = self.value(place)
-        if found is None:
+        self._require_value(place)
+        values = self.value(place)
+        if values is None:
             name = self.node.inputs[place]
             self.refuse(
                 f"{what} ('{name}') depends on the network's input, so that shapes are not known; "
                 f"if it is always the same, give it by constants={{'{name}': ...}}"
             )
-        return found
+        return values
 
     def ints(self, place: int, what: str) -> list[int]:
         """Return the values of an input that must be known at import, as a list of integers."""
-        return [int(one) for one in np.atleast_1d(self.known(place, what))]
+        return [int(number) for number in np.atleast_1d(self.known(place, what))]
 
     def type(self, place: int) -> TensorType:
         """Return the type of an input; float16 and bfloat16 are float32 within a graph."""
-        found = self._given(place)
-        return self.builder.type(found) if isinstance(found, str) else TensorType.of_array(found)
+        value = self._require_value(place)
+        return self.builder.type(value) if isinstance(value, str) else TensorType.of_array(value)
 
     def types(self) -> dict[str, TensorType]:
         """Return the types of all inputs that are tensors of a type that ansorc has, by name."""
-        found: dict[str, TensorType] = {}
-        for name, one in zip(self.node.inputs, self._inputs, strict=False):
-            if isinstance(one, str):
-                found[name] = self.builder.type(one)
-            elif isinstance(one, np.ndarray):
+        types: dict[str, TensorType] = {}
+        for name, item in zip(self.node.inputs, self._inputs, strict=False):
+            if isinstance(item, str):
+                types[name] = self.builder.type(item)
+            elif isinstance(item, np.ndarray):
                 with suppress(AnsorcError):  # text, and floats of 8 bits
-                    found[name] = TensorType.of_array(one)
-        return found
+                    types[name] = TensorType.of_array(item)
+        return types
 
     def rank(self, place: int) -> int:
         """Return the number of dimensions of an input."""
@@ -176,14 +176,15 @@ class NodeCall:
         """Raise GraphError: this node cannot be imported."""
         raise GraphError(f"{self.node}: {why}")
 
-    def _asked(self, place: int) -> OnnxItem | None:
-        self._read_inputs.add(place)
-        return self._inputs[place] if place < len(self._inputs) else None
+    def _ask(self, position: int) -> OnnxItem | None:
+        """Return an input, and note that it was asked for; None if it is not given."""
+        self._read_inputs.add(position)
+        return self._inputs[position] if position < len(self._inputs) else None
 
-    def _given(self, place: int) -> OnnxValue:
-        found = self._asked(place)
-        if found is None:
-            self.refuse(f"its input {place} is missing")
-        if isinstance(found, OnnxSequence):
-            self.refuse(f"its input {place} is a sequence, and it takes a tensor")
-        return found
+    def _require_value(self, position: int) -> OnnxValue:
+        item = self._ask(position)
+        if item is None:
+            self.refuse(f"its input {position} is missing")
+        if isinstance(item, OnnxSequence):
+            self.refuse(f"its input {position} is a sequence, and it takes a tensor")
+        return item

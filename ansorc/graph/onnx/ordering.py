@@ -16,69 +16,71 @@ def needed_nodes(graph: OnnxGraph) -> list[OnnxNode]:
     Raise GraphError where two tensors have one name, and where nodes read each other.
     """
     producers = _producers(graph)
-    reads = {place: _places(graph.nodes[place], producers) for place in _needed(graph, producers)}
+    reads = {
+        number: _places(graph.nodes[number], producers) for number in _find_needed(graph, producers)
+    }
     readers: defaultdict[int, list[int]] = defaultdict(list)
-    for place, sources in reads.items():
+    for number, sources in reads.items():
         for source in sources:
-            readers[source].append(place)
-    left = {place: len(sources) for place, sources in reads.items()}
-    ready = [place for place, count in left.items() if not count]
+            readers[source].append(number)
+    left = {number: len(sources) for number, sources in reads.items()}
+    ready = [number for number, count in left.items() if not count]
     heapq.heapify(ready)
-    found: list[OnnxNode] = []
+    ordered: list[OnnxNode] = []
     while ready:
-        place = heapq.heappop(ready)
-        found.append(graph.nodes[place])
-        for reader in readers[place]:
+        number = heapq.heappop(ready)
+        ordered.append(graph.nodes[number])
+        for reader in readers[number]:
             left[reader] -= 1
             if not left[reader]:
                 heapq.heappush(ready, reader)
-    if len(found) < len(reads):
-        stuck = next(place for place, count in left.items() if count)
+    if len(ordered) < len(reads):
+        stuck = next(number for number, count in left.items() if count)
         raise GraphError(f"{graph.nodes[stuck]} depends on its own output: the graph has a cycle")
-    return found
+    return ordered
 
 
 def names_read(node: OnnxNode) -> set[str]:
     """Return the tensors that a node reads, those that its graphs take from around it included."""
-    found = {name for name in node.inputs if name}
+    names = {name for name in node.inputs if name}
     for graph in node.graphs():
-        found |= _names_from_outside(graph)
-    return found
+        names |= _names_from_outside(graph)
+    return names
 
 
 def _names_from_outside(graph: OnnxGraph) -> set[str]:
-    found = set(graph.outputs).union(*map(names_read, graph.nodes))
-    found -= {name for node in graph.nodes for name in node.outputs}
-    return found - {*graph.initializers, *(one.name for one in graph.inputs), ""}
+    names = set(graph.outputs).union(*map(names_read, graph.nodes))
+    names -= {name for node in graph.nodes for name in node.outputs}
+    return names - {*graph.initializers, *(given.name for given in graph.inputs), ""}
 
 
 def _producers(graph: OnnxGraph) -> Mapping[str, int]:
-    """The place of the node that computes each tensor."""
-    for name, count in Counter(one.name for one in graph.inputs).items():
+    """Return the number of the node that computes each tensor."""
+    for name, count in Counter(source.name for source in graph.inputs).items():
         if count > 1:
             raise GraphError(f"two inputs of '{graph.name}' are called '{name}'")
-    found: dict[str, int] = {}
-    given = {*graph.initializers, *(one.name for one in graph.inputs)}
-    for place, node in enumerate(graph.nodes):
+    producers: dict[str, int] = {}
+    given = {*graph.initializers, *(source.name for source in graph.inputs)}
+    for number, node in enumerate(graph.nodes):
         for name in node.outputs:
-            if name and (name in found or name in given):
+            if name and (name in producers or name in given):
                 other = "an input or an initializer" if name in given else "an output of another"
                 raise GraphError(f"{node} computes '{name}', which is the name of {other}, too")
-            found[name] = place
-    found.pop("", None)
-    return found
+            producers[name] = number
+    producers.pop("", None)
+    return producers
 
 
-def _needed(graph: OnnxGraph, producers: Mapping[str, int]) -> list[int]:
-    """The places of the nodes that outputs need."""
+def _find_needed(graph: OnnxGraph, producers: Mapping[str, int]) -> list[int]:
+    """Return the numbers of the nodes that outputs need."""
     waiting = [producers[name] for name in graph.outputs if name in producers]
-    found: set[int] = set()
+    needed: set[int] = set()
     while waiting:
-        place = waiting.pop()
-        if place not in found:
-            found.add(place)
-            waiting.extend(_places(graph.nodes[place], producers))
-    return sorted(found)
+        number = waiting.pop()
+        if number not in needed:
+            needed.add(number)
+            waiting.extend(_places(graph.nodes[number], producers))
+    return sorted(needed)
 
 
 def _places(node: OnnxNode, producers: Mapping[str, int]) -> set[int]:

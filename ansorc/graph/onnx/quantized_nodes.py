@@ -21,7 +21,7 @@ from ansorc.ir.aligned import Array
 
 _OPERATORS = {"Conv": "QLinearConv", "MatMul": "QLinearMatMul", "Gemm": "com.microsoft::QGemm"}
 _BYTES = ("int8", "uint8")
-"""Sums of wider numbers may leave int32."""
+"""The dtypes of factors; sums of wider numbers may leave int32."""
 
 
 def with_integers(graph: OnnxGraph) -> OnnxGraph:
@@ -64,11 +64,11 @@ class _Joining:
         return with_operator(product, _OPERATORS[product.operator], inputs, node.outputs)
 
     def _alone(self, name: str) -> OnnxNode | None:
-        """The node that makes a tensor which nothing else reads."""
+        """Return the node that makes a tensor which one node alone reads; None if there is none."""
         return self._makers.get(name) if self._reads[name] == 1 else None
 
     def _starts_low(self, node: OnnxNode) -> bool:
-        """Whether what is below zero is quantised to zero."""
+        """Return whether numbers below zero are quantised to zero."""
         zero = self._known(node.inputs[2])
         is_integer = zero is not None and zero.dtype.kind in "iu"
         return zero is not None and is_integer and bool(np.all(zero == np.iinfo(zero.dtype).min))
@@ -76,23 +76,27 @@ class _Joining:
     def _integers(
         self, product: OnnxNode
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
-        """Numbers, scale and zero point of both factors, and the integers of the bias."""
+        """Return numbers, scale and zero point of both factors, and the integers of the bias."""
         sources = [self._makers.get(name) for name in product.inputs if name]
-        found = [one for one in sources if one is not None and one.operator == "DequantizeLinear"]
-        whole = [one for one in found if len(one.inputs) == 3 and not _has_blocks(one)]
+        dequantizers = [
+            maker for maker in sources if maker is not None and maker.operator == "DequantizeLinear"
+        ]
+        whole = [
+            maker for maker in dequantizers if len(maker.inputs) == 3 and not _has_blocks(maker)
+        ]
         if not len(product.inputs) == len(sources) == len(whole) >= 2:
             return None
         left, right = whole[:2]
         weight, scales = (self._known(name) for name in right.inputs[:2])
         scale, zeros = (
             self._known(left.inputs[1]),
-            [self._known(one.inputs[2]) for one in whole[:2]],
+            [self._known(maker.inputs[2]) for maker in whole[:2]],
         )
         if weight is None or scales is None or scale is None or scale.size != 1:
             return None
         if weight.ndim < 2:
             return None
-        are_bytes = all(one is not None and one.dtype.name in _BYTES for one in zeros)
+        are_bytes = all(zero is not None and zero.dtype.name in _BYTES for zero in zeros)
         axis = weight.ndim - 1 if product.operator == "MatMul" else 0
         if product.operator == "Gemm" and not product.attributes.get("transB", 0):
             axis = 1
@@ -110,7 +114,7 @@ class _Joining:
         return self._graph.initializers.get(name)
 
     def _fits(self, bias: OnnxNode, wanted: Array) -> bool:
-        """Whether a bias has the scale of the sums, and no zero point."""
+        """Return whether a bias has the scale of the sums, and no zero point."""
         scale, zero = map(self._known, bias.inputs[1:])
         if scale is None or zero is None or scale.size != wanted.size or np.any(zero):
             return False

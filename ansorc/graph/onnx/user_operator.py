@@ -12,13 +12,13 @@ from ansorc.graph.graph_operator import GraphOperator, attributes_of
 from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
 
 MAX_ATTRIBUTE_ELEMENTS = 4096
-"""Of a tensor that becomes a list of numbers."""
+"""The most elements of a tensor that becomes a list of numbers."""
 
 
 def user_outputs(call: NodeCall, operator: GraphOperator) -> list[OnnxValue]:
     """Add a node that `operator` defines, and return its outputs."""
     given = _attributes(call)
-    names = [call.input(place) for place in range(call.count) if call.has(place)]
+    names = [call.input(position) for position in range(call.count) if call.has(position)]
     if any(call.node.inputs[len(names) :]):
         call.refuse("an input in the middle is left out; a registered definition takes all before")
     types = tuple(call.builder.type(name) for name in names)
@@ -33,13 +33,13 @@ def user_outputs(call: NodeCall, operator: GraphOperator) -> list[OnnxValue]:
 
 
 def _attributes(call: NodeCall) -> Mapping[str, object]:
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     for name, value in call.node.attributes.items():
         if not isinstance(value, np.ndarray):
-            found[name] = value
+            attributes[name] = value
             continue
         array = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", value)
         if array.size > MAX_ATTRIBUTE_ELEMENTS:
             call.refuse(f"its attribute '{name}' is a tensor of {array.size} elements; too many")
-        found[name] = array.tolist()
-    return found
+        attributes[name] = array.tolist()
+    return attributes

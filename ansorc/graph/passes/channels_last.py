@@ -28,7 +28,7 @@ def channels_last(graph: Graph) -> Graph:
         rewriter.source(node)
         rank = len(graph.types[node.inputs[0]].shape)
         data = rewriter.add("transpose", [rewriter.new(node.inputs[0])], order=to_last(rank))
-        result = _moved(rewriter, node, data)
+        result = _move(rewriter, node, data)
         if node.builtin in _WHOLE:  # [n, c] as before
             rewriter.replace(node.name, result)
         else:
@@ -55,7 +55,7 @@ def _is_channels_first(graph: Graph, node: GraphNode) -> bool:
     return dict(node.attributes).get("layout") == f"NC{_SPATIAL[rank]}"
 
 
-def _moved(rewriter: Rewriter, node: GraphNode, data: str) -> str:
+def _move(rewriter: Rewriter, node: GraphNode, data: str) -> str:
     """Add `node` for `data` with channels last."""
     name, given = node.builtin, dict(node.attributes)
     rank = len(rewriter.type(data).shape) - 2

@@ -48,7 +48,7 @@ def copy_outputs(graph: Graph) -> Graph:
     """
     taken = {*graph.inputs, *graph.constants}
     copies: dict[str, str] = {}
-    """By the outputs: what is copied to them."""
+    """The tensors that are copied to outputs, by the outputs."""
     outputs: list[str] = []
     for name in graph.outputs:
         root = _root(graph, name)
@@ -68,7 +68,7 @@ def copy_outputs(graph: Graph) -> Graph:
 def _with_copies(
     graph: Graph, moved: Mapping[str, str], copies: Mapping[str, str], outputs: tuple[str, ...]
 ) -> Graph:
-    """The graph with tensors called otherwise, as `moved` says, and copies, by their names."""
+    """Return the graph with the tensors that `moved` renames, and with `copies`, by their names."""
 
     def called(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(moved.get(name, name) for name in names)
@@ -92,7 +92,7 @@ def _free_name(graph: Graph, taken: Mapping[str, str]) -> str:
 
 
 def _root(graph: Graph, name: str) -> str:
-    """The tensor whose memory `name` is a view of."""
+    """Return the tensor whose memory `name` is a view of."""
     while (node := graph.producers.get(name)) is not None and node.builtin in VIEWS:
         name = node.inputs[0]
     return name

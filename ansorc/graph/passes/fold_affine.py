@@ -12,7 +12,7 @@ from ansorc.ir.aligned import Array
 
 _TRANSPOSED = {f"conv{rank}d_transpose": 1 for rank in (1, 2, 3)}
 _WEIGHT_CHANNELS = {"conv1d": 0, "conv2d": 0, "conv3d": 0, **_TRANSPOSED, "matmul": -1}
-"""Which dimension of the weight of a product (channels first) is that of the result's channels."""
+"""The dimension of a product's weight (channels first) that makes the channels of the result."""
 _AFFINE = ("batch_norm", "bias_add")
 
 
@@ -26,28 +26,33 @@ def fold_affine(graph: Graph) -> Graph:
         chain = _chain(graph, node)
         if node.name in taken:
             continue
-        if all(one.builtin == "bias_add" for one in chain) or not _replace(rewriter, node, chain):
+        if all(affine.builtin == "bias_add" for affine in chain) or not _replace(
+            rewriter, node, chain
+        ):
             rewriter.copy(node)
             continue
-        taken.update(one.name for one in chain)
+        taken.update(affine.name for affine in chain)
     return rewriter.graph()
 
 
 def _chain(graph: Graph, node: GraphNode) -> list[GraphNode]:
-    """The affine nodes with constant vectors after a product, each the only reader of the last."""
-    found: list[GraphNode] = []
-    place = _WEIGHT_CHANNELS.get(node.builtin)
-    if place is None or node.inputs[1] not in graph.constants:
-        return found
+    """Return the affine nodes with constant vectors after a product.
+
+    Each is the only reader of the node before it.
+    """
+    chain: list[GraphNode] = []
+    dimension = _WEIGHT_CHANNELS.get(node.builtin)
+    if dimension is None or node.inputs[1] not in graph.constants:
+        return chain
     weight, result = graph.types[node.inputs[1]], graph.types[node.name]
     if not weight.dtype.is_float or weight.dtype != result.dtype:
-        return found
+        return chain
     attributes = dict(node.attributes)
     is_product = node.builtin == "matmul"
     if not is_product and not str(attributes.get("layout", "")).startswith("NC"):
-        return found
-    if place == 1 and attributes.get("groups", 1) != 1:
-        return found
+        return chain
+    if dimension == 1 and attributes.get("groups", 1) != 1:
+        return chain
     current, rank = node.name, len(graph.types[node.name].shape)
     channels = rank - 1 if is_product else 1
     while graph.is_used_once(current):
@@ -57,26 +62,26 @@ def _chain(graph: Graph, node: GraphNode) -> list[GraphNode]:
         axis = cast(int, dict(reader.attributes).get("axis", -1)) % rank
         if axis != channels or any(name not in graph.constants for name in reader.inputs[1:]):
             break
-        found.append(reader)
+        chain.append(reader)
         current = reader.name
-    return found
+    return chain
 
 
 def _replace(rewriter: Rewriter, node: GraphNode, chain: list[GraphNode]) -> bool:
-    """Add the product with scaled weights, and its bias; False: these are no numbers."""
+    """Add the product with scaled weights, and its bias; return False if these are not finite."""
     constants, last = rewriter.old.constants, chain[-1]
     scale, shift = np.float64(1), np.float64(0)
     with np.errstate(over="ignore", invalid="ignore"):
-        for one in chain:
-            vectors = [constants[name].astype(np.float64) for name in one.inputs[1:]]
-            if one.builtin == "batch_norm":
+        for affine in chain:
+            vectors = [constants[name].astype(np.float64) for name in affine.inputs[1:]]
+            if affine.builtin == "batch_norm":
                 scale, shift = scale * vectors[0], shift * vectors[0] + vectors[1]
             else:
                 shift = shift + vectors[0]
     weight = constants[node.inputs[1]]
-    place = _WEIGHT_CHANNELS[node.builtin]
+    dimension = _WEIGHT_CHANNELS[node.builtin]
     shape = [1] * weight.ndim
-    shape[place] = -1
+    shape[dimension] = -1
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = (weight * np.reshape(scale, shape)).astype(weight.dtype)
         bias = _vector(shift, last, rewriter).astype(weight.dtype)

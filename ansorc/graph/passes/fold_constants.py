@@ -22,7 +22,7 @@ def fold_constants(graph: Graph) -> Graph:
     for node in graph.nodes:
         results = None
         if all(name in constants for name in node.inputs) and not _grows(graph, node):
-            results = _computed(graph, node, [constants[name] for name in node.inputs])
+            results = _compute(graph, node, [constants[name] for name in node.inputs])
         if results is None:
             kept.append(node)
         else:
@@ -30,7 +30,8 @@ def fold_constants(graph: Graph) -> Graph:
     return graph.with_nodes(tuple(kept), constants)
 
 
-def _computed(graph: Graph, node: GraphNode, values: Sequence[Array]) -> Sequence[Array] | None:
+def _compute(graph: Graph, node: GraphNode, values: Sequence[Array]) -> Sequence[Array] | None:
+    """Return the results of a node of known values; None where a call would meet a fault."""
     try:
         return node_values(node, graph.types, values)
     except (FaultError, LanguageError):

@@ -20,7 +20,8 @@ _REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 def sink_transposes(graph: Graph) -> Graph:
     """Compute on the tensors before their transposition, and transpose the results instead.
 
-    Done for nodes that do not care: element by element, along one axis, joins, pads, reductions.
+    This is done for nodes whose meaning does not depend on the order: elementwise nodes, nodes
+    along one axis, joins, pads and reductions.
     """
     return _Sinking(graph).run()
 
@@ -62,14 +63,14 @@ class _Sinking(LazyRewriting):
         return True
 
     def _source(self, name: str) -> tuple[str, Order]:
-        """What the old tensor `name` is a view of."""
+        """Return the new tensor that the old tensor `name` is a view of, and the order."""
         rank = len(self.graph.types[name].shape)
         return self._views.get(name) or (self.rewriter.new(name), tuple(range(rank)))
 
     def _transpose(self, node: GraphNode) -> bool:
         base, order = self._source(node.inputs[0])
         given = cast("Sequence[int]", dict(node.attributes)["order"])
-        return self._view(node.name, base, tuple(order[place] for place in given))
+        return self._view(node.name, base, tuple(order[dimension] for dimension in given))
 
     def _at_axis(self, node: GraphNode) -> bool:
         if node.inputs[0] not in self._views or any(n in self._views for n in node.inputs[1:]):
@@ -98,7 +99,7 @@ class _Sinking(LazyRewriting):
         given = dict(node.attributes)
         for name in ("before", "after"):
             moved = dict(zip(order, cast("Sequence[int]", given[name]), strict=True))
-            given[name] = tuple(moved[place] for place in range(len(order)))
+            given[name] = tuple(moved[dimension] for dimension in range(len(order)))
         return self._view(node.name, self.rewriter.add(node.operator, [base], "", **given), order)
 
     def _reduction(self, node: GraphNode) -> bool:
@@ -108,13 +109,15 @@ class _Sinking(LazyRewriting):
         base, order = self._views[node.inputs[0]]
         axes = given["axis"]
         named = cast("Sequence[int]", axes if isinstance(axes, tuple) else (axes,))
-        places = [place % len(order) for place in named]
-        given["axis"] = tuple(sorted(order[place] for place in places))
+        places = [dimension % len(order) for dimension in named]
+        given["axis"] = tuple(sorted(order[dimension] for dimension in places))
         result = self.rewriter.add(node.operator, [base], "", **given)
         if given.get("keepdims"):
             return self._view(node.name, result, order)
         kept = [order[d] for d in range(len(order)) if d not in places]
-        return self._view(node.name, result, tuple(sorted(kept).index(place) for place in kept))
+        return self._view(
+            node.name, result, tuple(sorted(kept).index(dimension) for dimension in kept)
+        )
 
     def _elementwise(self, node: GraphNode) -> bool:
         """Compute an elementwise node on what its inputs are views of, all in one order."""
@@ -130,14 +133,14 @@ class _Sinking(LazyRewriting):
         viewed = [name for name in whole if name in self._views]
         if len(order) != len(shape) or 2 * len(viewed) < len(whole):
             return False
-        inputs = [self._reordered(name, order) for name in node.inputs]
+        inputs = [self._reorder(name, order) for name in node.inputs]
         if not self._means_the_same(node, inputs):
             return False
         result = self.rewriter.add(node.operator, inputs, "", **dict(node.attributes))
         return self._view(node.name, result, order)
 
     def _means_the_same(self, node: GraphNode, inputs: Sequence[str]) -> bool:
-        """Whether a node does to the elements of new tensors what it does to those of its inputs.
+        """Return whether a node computes the same of the elements of new tensors as of its inputs.
 
         It does not where its definition asks for extents or for an axis: a scale for each place
         along the last one, a reversal of an axis of extent 1.
@@ -151,20 +154,20 @@ class _Sinking(LazyRewriting):
         old = node.dag(self.graph.types)
         return kind == NodeKind.ELEMENTWISE and elementwise_form(new) == elementwise_form(old)
 
-    def _reordered(self, name: str, order: Order) -> str:
+    def _reorder(self, name: str, order: Order) -> str:
         """Return a tensor of the new graph of which `name` is a view in `order`."""
         if name in self._views:
             return self._views[name][0]
-        found, kind = self.rewriter.new(name), self.graph.types[name]
+        tensor, kind = self.rewriter.new(name), self.graph.types[name]
         if kind.elements == 1:
             if len(kind.shape) <= 1:
-                return found
-            return self.rewriter.add("reshape", [found], shape=(1,))
+                return tensor
+            return self.rewriter.add("reshape", [tensor], shape=(1,))
         shape = (1,) * (len(order) - len(kind.shape)) + kind.shape
         if shape != kind.shape:
-            found = self.rewriter.add("reshape", [found], shape=shape)
-        back = tuple(order.index(place) for place in range(len(order)))
-        return self.rewriter.add("transpose", [found], order=back)
+            tensor = self.rewriter.add("reshape", [tensor], shape=shape)
+        back = tuple(order.index(dimension) for dimension in range(len(order)))
+        return self.rewriter.add("transpose", [tensor], order=back)
 
 
 def cancel_views(graph: Graph) -> Graph:
@@ -187,12 +190,12 @@ def cancel_views(graph: Graph) -> Graph:
 
 
 def _is_view(graph: Graph, node: GraphNode) -> bool:
-    """Whether the elements of the result lie in memory in the order of those of the input."""
+    """Return whether the elements of result and input lie in memory in the same order."""
     if node.builtin in VIEWS:
         return True
     if node.builtin != "transpose":
         return False
     shape = graph.types[node.inputs[0]].shape
     order = cast("Sequence[int]", dict(node.attributes)["order"])
-    moved = [place for place in order if shape[place] > 1]
+    moved = [dimension for dimension in order if shape[dimension] > 1]
     return moved == sorted(moved)

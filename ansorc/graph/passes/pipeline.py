@@ -46,13 +46,13 @@ def optimized(
 ) -> Graph:
     """Return `graph` after `passes`; `trace` gets each one's name and result.
 
-    What each pass changed is written to `dump`. Raise InternalError where a pass fails, or makes
-    what is no graph of the same network.
+    What each pass changed is written to `dump`. Raise InternalError where a pass fails, or where
+    its result is no graph of the same network.
     """
     source, is_each, is_logged = graph, verifies_each(), _LOG.isEnabledFor(logging.DEBUG)
     for name, rewrite in passes:
         begin = time.perf_counter()
-        result = _rewritten(name, rewrite, graph, dump)
+        result = _rewrite(name, rewrite, graph, dump)
         if is_logged:
             passed = seconds_text(time.perf_counter() - begin, 3)
             _LOG.debug("%s: pass %s, %s, %d nodes", graph.name, name, passed, len(result.nodes))
@@ -67,7 +67,7 @@ def optimized(
     return graph
 
 
-def _rewritten(name: str, rewrite: GraphPass, graph: Graph, dump: DumpFolder | None) -> Graph:
+def _rewrite(name: str, rewrite: GraphPass, graph: Graph, dump: DumpFolder | None) -> Graph:
     try:
         return rewrite(graph)
     except (LanguageError, MemoryError):  # of a definition of the user's, or of the machine

@@ -27,7 +27,7 @@ class _ScaleSinking(LazyRewriting):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._scaled: dict[str, tuple[str, float]] = {}
-        """For tensors of the old graph, the new one that they are a multiple of."""
+        """The new tensor and the factor that tensors of the old graph are made of."""
 
     def rewrite(self, node: GraphNode) -> bool:
         return self._scale(node) or self._movement(node) or self._product(node)
@@ -43,12 +43,12 @@ class _ScaleSinking(LazyRewriting):
         return self._scaled.get(name) or (self.rewriter.new(name), 1.0)
 
     def _scale(self, node: GraphNode) -> bool:
-        """A product or quotient with a number, on its way to a matrix product."""
+        """Note a product or quotient with a number, before a matrix product; return whether."""
         name, constants, types = node.builtin, self.graph.constants, self.graph.types
         if name not in ("multiply", "divide") or not self._leads_to_product(node):
             return False
-        for place in (1, 0) if name == "multiply" else (1,):
-            number, data = node.inputs[place], node.inputs[1 - place]
+        for position in (1, 0) if name == "multiply" else (1,):
+            number, data = node.inputs[position], node.inputs[1 - position]
             kind = types[data]
             if number in constants and types[number].elements == 1 and kind.dtype.is_float:
                 if kind.shape != types[node.name].shape:
@@ -65,7 +65,7 @@ class _ScaleSinking(LazyRewriting):
         return False
 
     def _leads_to_product(self, node: GraphNode) -> bool:
-        """Whether one node alone reads the result, and so on up to a matrix product."""
+        """Return whether a chain of only readers leads from the node to a matrix product."""
         while self.graph.is_used_once(node.name):
             (node,) = self.graph.readers[node.name]
             if node.builtin in _PRODUCTS:
@@ -89,7 +89,7 @@ class _ScaleSinking(LazyRewriting):
         return True
 
     def _product(self, node: GraphNode) -> bool:
-        """Scale the result of a matrix product by what its factors are scaled by."""
+        """Scale the result of a matrix product as its factors are scaled; return whether."""
         if node.builtin not in _PRODUCTS:
             return False
         if not any(name in self._scaled for name in node.inputs):
@@ -105,5 +105,5 @@ class _ScaleSinking(LazyRewriting):
 
 
 def _is_moderate(factor: float) -> bool:
-    """Whether a factor moves no number of usual size out of the range of floats; not 0, no NaN."""
+    """Return whether a factor keeps numbers of usual size in the range of floats; not 0, no NaN."""
     return 1 / _LARGEST_FACTOR <= abs(factor) <= _LARGEST_FACTOR

@@ -41,7 +41,7 @@ _INSTEAD_OF_MODE = {
 
 @dataclass(frozen=True)
 class TorchCompileOptions:
-    """What `torch.compile(..., options=...)` may say."""
+    """The options of `torch.compile(..., options=...)`."""
 
     records: str = ""
     """The record file; without it, and without trials, schedules are untuned."""
@@ -123,7 +123,7 @@ class _CompiledModule:
         self._refused: set[Hashable] = set()
         self._calls = 0
         self._changes: dict[int, int] = {}
-        """How often the constant in a place was another one, or had other values."""
+        """How often the constant at a position was another one, or had other values."""
         self._died: list[tuple[int, ...]] = []
         """The ids of the last constants that are no more."""
         self._warned: set[str] = set()
@@ -131,7 +131,7 @@ class _CompiledModule:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._torch.is_grad_enabled() and any(
-            self._is_tensor(one) and one.requires_grad for one in arguments
+            self._is_tensor(value) and value.requires_grad for value in arguments
         ):
             return self._eager(_NEEDS_GRADIENTS, arguments)
         plain = parts_of(arguments) if self._has_parts else arguments
@@ -142,7 +142,7 @@ class _CompiledModule:
         self._calls += 1
         reason, is_final = "", False
         try:
-            bound = self._bound(plain, arguments)
+            bound = self._bind(plain, arguments)
             if bound is not None:
                 return bound.run(plain)
         except EagerNeededError as error:
@@ -172,40 +172,40 @@ class _CompiledModule:
     def _prepare(self, arguments: Sequence[Any]) -> str:
         """See which arguments are constants; return why PyTorch has to run the graph, or ""."""
         forget_examples(self._module)
-        tensors = [one for one in arguments if self._is_tensor(one)]
-        if any(one.device.type != "cpu" for one in tensors):
+        tensors = [value for value in arguments if self._is_tensor(value)]
+        if any(tensor.device.type != "cpu" for tensor in tensors):
             return "a tensor is not in the main memory; ansorc compiles for the CPU"
-        if any(one.layout is not self._torch.strided for one in tensors):
+        if any(tensor.layout is not self._torch.strided for tensor in tensors):
             return "a tensor is sparse or of another layout; ansorc has dense ones"
         parameter = self._torch.nn.Parameter
         static = [
-            place
-            for place, one in enumerate(arguments)
-            if self._is_tensor(one)
-            and (isinstance(one, parameter) or getattr(one, _STATIC, None) is not None)
-            and not one.is_inference()  # others have no versions
+            position
+            for position, value in enumerate(arguments)
+            if self._is_tensor(value)
+            and (isinstance(value, parameter) or getattr(value, _STATIC, None) is not None)
+            and not value.is_inference()  # others have no versions
         ]
         self._set_static(static, len(arguments))
         return ""
 
     def _set_static(self, places: Sequence[int], count: int) -> None:
         self._static = tuple(places)
-        self._others = [place for place in range(count) if place not in self._static]
+        self._others = [position for position in range(count) if position not in self._static]
 
     def _key(self, arguments: Sequence[Any]) -> Hashable:
-        """What a program is for, of the arguments that are no constants."""
-        tensor, found = self._torch.Tensor, list[Hashable]()
-        for place in self._others:
-            one = arguments[place]
-            if isinstance(one, tensor):
-                found.append((one.shape, one.dtype, one.stride()))
-            elif place not in self._free:
-                found.append((cast("type[object]", type(one)), one))
-        return tuple(found)
+        """Return the shapes, dtypes and values of the arguments that are no constants."""
+        tensor, parts = self._torch.Tensor, list[Hashable]()
+        for position in self._others:
+            value = arguments[position]
+            if isinstance(value, tensor):
+                parts.append((value.shape, value.dtype, value.stride()))
+            elif position not in self._free:
+                parts.append((cast("type[object]", type(value)), value))
+        return tuple(parts)
 
-    def _bound(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph | None:
-        """The program for a call, its constants as they are now; None if PyTorch has to run it."""
-        key, static = self._key(plain), [plain[place] for place in self._static or ()]
+    def _bind(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph | None:
+        """Return the program for a call and its constants; None if PyTorch has to run it."""
+        key, static = self._key(plain), [plain[position] for position in self._static or ()]
         instance = self._instances.get(tuple(map(id, static)))
         if instance is not None and instance.watched.are_unchanged(static):
             bound = instance.bound.get(key)
@@ -214,9 +214,9 @@ class _CompiledModule:
         if key in self._refused:
             return None
         with self._lock, self._torch.no_grad():
-            return self._specialized(plain, arguments)
+            return self._specialize(plain, arguments)
 
-    def _specialized(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
+    def _specialize(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
         while True:
             instance, key = self._instance(plain), self._key(plain)
             if key in instance.bound:  # another thread was here
@@ -224,26 +224,30 @@ class _CompiledModule:
             graph = self._trace((instance.kinds, key), plain, arguments)
             if graph is not None:
                 break
-        names = {place: name for name, place in graph.program.places.items()}
+        names = {position: name for name, position in graph.program.places.items()}
         values = {
-            names[place]: array_of(plain[place]) for place in self._static or () if place in names
+            names[position]: array_of(plain[position])
+            for position in self._static or ()
+            if position in names
         }
         bound = self._network(graph, values, instance.contents)
         instance.bound[key] = bound
         return bound
 
     def _instance(self, plain: Sequence[Any]) -> _Instance:
-        """The constants of a call as they are now."""
-        static = [plain[place] for place in self._static or ()]
+        """Return the constants of a call as they are now."""
+        static = [plain[position] for position in self._static or ()]
         ids, instances = tuple(map(id, static)), self._instances
-        found = instances.get(ids)
-        if found is not None and found.watched.are_unchanged(static):
-            return found
-        if found is not None:
-            self._note_changes(found.watched.changed(static))
+        known = instances.get(ids)
+        if known is not None and known.watched.are_unchanged(static):
+            return known
+        if known is not None:
+            self._note_changes(known.watched.changed(static))
         elif self._died:
             before = self._died.pop()
-            self._note_changes([n for n, one in enumerate(ids) if before[n : n + 1] != (one,)])
+            self._note_changes(
+                [n for n, number in enumerate(ids) if before[n : n + 1] != (number,)]
+            )
         if len(static) != len(self._static or ()):
             return self._instance(plain)
         died = self._died
@@ -253,19 +257,19 @@ class _CompiledModule:
                 del instances[ids]
                 died[:] = [ids]
 
-        kinds = tuple((one.shape, one.dtype, one.stride()) for one in static)
-        contents = Contents([array_of(one) for one in static if not is_narrow(one.dtype)])
+        kinds = tuple((tensor.shape, tensor.dtype, tensor.stride()) for tensor in static)
+        contents = Contents([array_of(tensor) for tensor in static if not is_narrow(tensor.dtype)])
         made = instances[ids] = _Instance(WatchedTensors(static, forget), kinds, contents)
         return made
 
     def _note_changes(self, numbers: Sequence[int]) -> None:
         """Count changes of constants; those that change too often become inputs."""
         places = [(self._static or ())[number] for number in numbers]
-        for place in places:
-            self._changes[place] = self._changes.get(place, 0) + 1
+        for position in places:
+            self._changes[position] = self._changes.get(position, 0) + 1
         often = {
-            place
-            for place, count in self._changes.items()
+            position
+            for position, count in self._changes.items()
             if count >= _MANY_CHANGES and self._calls < _CALLS_A_CHANGE * count
         }
         if often & set(self._static or ()):
@@ -279,16 +283,18 @@ class _CompiledModule:
     def _release(self, places: Collection[int]) -> None:
         """Treat constants as inputs from now on."""
         count = len(self._static or ()) + len(self._others)
-        self._set_static([one for one in self._static or () if one not in places], count)
+        self._set_static(
+            [position for position in self._static or () if position not in places], count
+        )
         self._instances.clear()
         self._traced.clear()
 
     def _trace(
         self, key: Hashable, plain: Sequence[Any], arguments: Sequence[Any]
     ) -> TracedGraph | None:
-        """The graph for such arguments; None if what is a constant, or a number, was changed."""
-        found = self._traced.get(key)
-        if found is None:
+        """Return the graph for such arguments; None if constants or free numbers became fewer."""
+        graph = self._traced.get(key)
+        if graph is None:
             if len(self._traced) >= self._options.programs:
                 raise EagerNeededError(
                     f"it was compiled for {len(self._traced)} shapes and values of its inputs, and "
@@ -297,17 +303,17 @@ class _CompiledModule:
                 )
             module = module_of_parts(self._module, arguments) if self._has_parts else self._module
             try:
-                found = traced(module, plain, sorted(self._free))
+                graph = traced(module, plain, sorted(self._free))
             except GraphError:
                 if not self._free:
                     raise
                 self._free = frozenset()
                 return None
-            if set(found.written) & set(self._static or ()):
-                self._release(found.written)
+            if set(graph.written) & set(self._static or ()):
+                self._release(graph.written)
                 return None
-            self._traced[key] = found
-        return found
+            self._traced[key] = graph
+        return graph
 
     def _network(
         self, graph: TracedGraph, values: Mapping[str, Array], contents: Contents
@@ -315,10 +321,10 @@ class _CompiledModule:
         if not graph.program.outputs:
             return BoundGraph(graph, None, (), self._options.threads)
         made = graph_of(graph.program, "torch_graph", values)
-        network = self._compiled(made, contents)
+        network = self._compile(made, contents)
         return BoundGraph(graph, network, tuple(made.inputs), self._options.threads)
 
-    def _compiled(self, graph: Graph, contents: Contents) -> NetworkModule:
+    def _compile(self, graph: Graph, contents: Contents) -> NetworkModule:
         network, options = Network.of(graph), self._options
         records = options.records or "tune.db"
         if options.trials:
@@ -342,15 +348,15 @@ _NEEDS_GRADIENTS = (
 
 
 def _free_numbers(arguments: Sequence[Any]) -> frozenset[int]:
-    """The places of ints that no shape of a tensor settles, so that each call may have another."""
+    """Return the positions of ints that no tensor's shape settles: calls may have others."""
     settled = {
         str(extent)
-        for one in arguments
-        for extent in getattr(one, "shape", ())
+        for value in arguments
+        for extent in getattr(value, "shape", ())
         if type(extent).__name__ == "SymInt"
     }
     return frozenset(
-        place
-        for place, one in enumerate(arguments)
-        if type(one).__name__ == "SymInt" and str(one) not in settled
+        position
+        for position, value in enumerate(arguments)
+        if type(value).__name__ == "SymInt" and str(value) not in settled
     )

@@ -42,22 +42,22 @@ def decompositions() -> Any:
     torch = torch_library()
     table = torch.export.default_decompositions()
     for name in _KEPT:
-        found = _overload(torch, f"aten.{name}")
-        if found is not None:
-            table.pop(found, None)
+        overload = _overload(torch, f"aten.{name}")
+        if overload is not None:
+            table.pop(overload, None)
     for name, function in {**_FAST_PATHS, **QUANTIZED}.items():
-        found = _overload(torch, name)
-        if found is not None:
-            table[found] = function
+        overload = _overload(torch, name)
+        if overload is not None:
+            table[overload] = function
     return table
 
 
 def _overload(torch: Any, name: str) -> Any:
-    """The operator of a name; None where PyTorch has none, or has not loaded it."""
-    found = torch.ops
+    """Return the operator of a name; None where PyTorch has none, or has not loaded it."""
+    part_of = torch.ops
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        part_of = getattr(part_of, part, None)
+    return part_of
 
 
 def _attention(query: Any, key: Any, value: Any, *given: Any) -> tuple[Any, Any]:
@@ -81,13 +81,13 @@ def _attention(query: Any, key: Any, value: Any, *given: Any) -> tuple[Any, Any]
         if left_out is not None:
             scores = scores.masked_fill(left_out, -math.inf)
         shares = scores.softmax(-1)
-        found = shares @ parts[2]
+        mixed = shares @ parts[2]
         weights = shares.mean(1) if is_averaged else shares
     else:
         kept = None if left_out is None else left_out.logical_not()
-        found = functional.scaled_dot_product_attention(*parts, attn_mask=kept)
+        mixed = functional.scaled_dot_product_attention(*parts, attn_mask=kept)
         weights = query.new_zeros(0)
-    joined = found.transpose(1, 2).flatten(2)
+    joined = mixed.transpose(1, 2).flatten(2)
     return functional.linear(joined, out_weight, out_bias), weights
 
 
@@ -96,7 +96,10 @@ def _heads(data: Any, heads: int) -> Any:
 
 
 def _whole_mask(mask: Any, kind: int | None) -> Any:
-    """What is left out of [batch, heads, queries, keys]; kind 1: of keys, by [batch, keys]."""
+    """Return what is left out of [batch, heads, queries, keys].
+
+    A mask of kind 1 leaves out keys, by [batch, keys].
+    """
     chosen = mask.bool()
     return chosen[:, None, None, :] if kind == 1 else chosen
 

@@ -12,14 +12,14 @@ _ASSERTIONS = (
     "aten._assert_scalar.default",
 )
 _SETTLED = ("aten._assert_tensor_metadata.default",)
-"""Checks of what is the same in every run: they were done when the module was exported."""
+"""Checks that give the same in every run: they were done when the module was exported."""
 _RANGES = ("aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default")
 _MODES, _SHARES = ("train", "training"), ("dropout", "dropout_p")
 """Arguments of operators that may be random: in training only, or if a share is dropped."""
 
 
 def is_assertion(node: Any) -> bool:
-    """Whether the node raises unless its first argument is true."""
+    """Return whether the node raises unless its first argument is true."""
     return str(node.target) in _ASSERTIONS
 
 
@@ -60,14 +60,16 @@ def require_no_draw(torch: Any, node: Any) -> None:
 
 
 def _is_quiet(node: Any, schema: Any) -> bool:
-    """Whether an operator that may be random draws nothing with these arguments."""
+    """Return whether an operator that may be random draws nothing with these arguments."""
     if schema is None:
         return False
-    given = dict(zip((one.name for one in schema.arguments), node.args, strict=False))
+    given = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False))
     given = {**given, **node.kwargs}
     values = {
-        one.name: given.get(one.name, one.default_value if one.has_default_value() else None)
-        for one in schema.arguments
+        argument.name: given.get(
+            argument.name, argument.default_value if argument.has_default_value() else None
+        )
+        for argument in schema.arguments
     }
     is_training = any(values.get(name) for name in _MODES)
     if any(name in values for name in _MODES) and not is_training:

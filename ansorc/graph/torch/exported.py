@@ -51,7 +51,7 @@ def load_torch(
             if not isinstance(module, torch.export.ExportedProgram):
                 call = tuple(arguments), dict(keywords), free
                 exported = traced_without_state(
-                    torch, module, lambda: _exported(torch, module, *call)
+                    torch, module, lambda: _export(torch, module, *call)
                 )
             for part in cast("Any", exported).graph_module.modules():  # also unused ones draw
                 for node in _calls(part):
@@ -67,19 +67,21 @@ def load_torch(
     return _program(torch, exported)
 
 
-def _exported(
+def _export(
     torch: Any,
     module: Any,
     arguments: tuple[object, ...],
     keywords: dict[str, object],
     free: Sequence[int],
 ) -> Any:
-    """The program, traced without the fast paths of modules: they are operators of their own."""
+    """Return the program, traced without the fast paths of modules: they are other operators."""
     shapes: Any = None
     if free:
         auto = torch.export.Dim.AUTO
-        shapes = tuple(auto if place in free else None for place in range(len(arguments)))
-        kinds = [one.kind for one in inspect.signature(module.forward).parameters.values()]
+        shapes = tuple(auto if number in free else None for number in range(len(arguments)))
+        kinds = [
+            parameter.kind for parameter in inspect.signature(module.forward).parameters.values()
+        ]
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             shapes = (shapes,)  # all arguments are one tuple
     mha = torch.backends.mha
@@ -92,9 +94,9 @@ def _exported(
 
 
 def _calls(module: Any) -> list[Any]:
-    """The nodes of a module's graph that call something; [] if it has none."""
+    """Return the nodes of a module's graph that call something; [] if it has no graph."""
     graph = getattr(module, "graph", None)
-    return [] if graph is None else [one for one in graph.nodes if one.op == "call_function"]
+    return [] if graph is None else [node for node in graph.nodes if node.op == "call_function"]
 
 
 def _why_not_exported(error: Exception) -> str:
@@ -123,9 +125,9 @@ def _program(torch: Any, exported: Any) -> TorchProgram:
             )
     names = _ExportedNames(exported)
     called = _calls(exported)
-    nodes = [_node(torch, one, names) for one in called if not names.is_part(one)]
-    asserted = [one.args[0] for one in called if is_assertion(one)]
-    by_name = {one.name: one for one in exported.graph.nodes}
+    nodes = [_node(torch, call, names) for call in called if not names.is_part(call)]
+    asserted = [call.args[0] for call in called if is_assertion(call)]
+    by_name = {node.name: node for node in exported.graph.nodes}
     changed: Mapping[str, str] = getattr(signature, "user_inputs_to_mutate", None) or {}
     outputs, others = _outputs(torch, exported, names)
     return TorchProgram(
@@ -133,55 +135,55 @@ def _program(torch: Any, exported: Any) -> TorchProgram:
         places=names.places,
         numbers=frozenset(names.numbers),
         constants=names.constants,
-        nodes=tuple(one for one in nodes if not one.is_assertion),
+        nodes=tuple(node for node in nodes if not node.is_assertion),
         outputs=outputs,
         others=others,
-        asserted=tuple(_argument(torch, one, names) for one in asserted),
+        asserted=tuple(_argument(torch, condition, names) for condition in asserted),
         written={target: names.ref(by_name[name]) for name, target in changed.items()},
     )
 
 
 class _ExportedNames:
-    """What the tensors of an exported program are called here."""
+    """The names of the tensors of an exported program, and its inputs and constants."""
 
     def __init__(self, exported: Any) -> None:
         self.inputs: dict[str, TorchTensor] = {}
         self.places: dict[str, int] = {}
-        """Of the inputs among all arguments."""
+        """The positions of the inputs among all arguments."""
         self.numbers: set[str] = set()
         """Inputs that are numbers of Python."""
         self.constants: dict[str, Array] = {}
         self._names: dict[str, str] = {}
         held = {**exported.state_dict, **exported.constants}
-        values = {one.name: one.meta.get("val") for one in exported.graph.nodes}
-        place = -1
+        values = {node.name: node.meta.get("val") for node in exported.graph.nodes}
+        position = -1
         for spec in exported.graph_signature.input_specs:
             name, value = spec.arg.name, values.get(spec.arg.name)
             if spec.kind.name != "USER_INPUT":
                 if hasattr(held.get(spec.target), "dtype"):
-                    own = name if spec.target in values else str(spec.target)
-                    self._names[name] = own
-                    self.constants[own] = array_of(held[spec.target]).copy()
+                    constant = name if spec.target in values else str(spec.target)
+                    self._names[name] = constant
+                    self.constants[constant] = array_of(held[spec.target]).copy()
                 continue
-            place += 1
+            position += 1
             if hasattr(value, "dtype") or type(value).__name__ in NUMBERS:
                 self._names[name] = name
                 self.inputs[name] = described(value)
-                self.places[name] = place
+                self.places[name] = position
                 if not hasattr(value, "dtype"):
                     self.numbers.add(name)
 
     def is_part(self, node: Any) -> bool:
-        """Whether the node is one of several results of another."""
+        """Return whether the node is one of several results of another."""
         return getattr(node.target, "__name__", "") == "getitem" and hasattr(node.args[0], "op")
 
     def ref(self, node: Any) -> TorchRef:
         """Return what a node of the program's graph stands for."""
         if node.op == "call_function" and self.is_part(node):
-            return TorchRef(self._called(node.args[0]), node.args[1])
-        return TorchRef(self._called(node))
+            return TorchRef(self._name_of(node.args[0]), node.args[1])
+        return TorchRef(self._name_of(node))
 
-    def _called(self, node: Any) -> str:
+    def _name_of(self, node: Any) -> str:
         name: str = node.name
         return self._names.get(name, name)
 
@@ -191,12 +193,12 @@ NUMBERS = {"SymInt": "int64", "SymFloat": "float64", "SymBool": "bool"}
 
 
 def described(value: Any) -> TorchTensor:
-    """Return what a tensor is, one that only has a shape, or a number that a call has."""
+    """Return the dtype, shape and strides of a tensor, or of a number that a call has."""
     number = NUMBERS.get(type(value).__name__)
     if number:
         return TorchTensor((), number, is_number=True)
-    shape = tuple(one if isinstance(one, int) else str(one) for one in value.shape)
-    is_known = all(isinstance(one, int) for one in value.shape)
+    shape = tuple(extent if isinstance(extent, int) else str(extent) for extent in value.shape)
+    is_known = all(isinstance(extent, int) for extent in value.shape)
     strides = () if not is_known or value.is_contiguous() else tuple(value.stride())
     return TorchTensor(shape, _dtype_name(value.dtype), strides)
 
@@ -210,27 +212,29 @@ def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
     schema = getattr(target, "_schema", None)
     value = node.meta.get("val")
     results = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
-    parts = [one.args[1] for one in node.users if names.is_part(one)]
-    others = [one for one in node.users if not names.is_part(one)]
+    parts = [user.args[1] for user in node.users if names.is_part(user)]
+    others = [user for user in node.users if not names.is_part(user)]
     arguments: dict[str, TorchArgument] = {}
     is_view = False
     if schema is not None:
-        given = dict(zip((one.name for one in schema.arguments), node.args, strict=False))
+        given = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False))
         given = {**given, **node.kwargs}
-        for one in schema.arguments:
-            default = one.default_value if one.has_default_value() else None
-            value = given.get(one.name, default)
-            _require_number(node, one, value)
-            arguments[one.name] = _argument(torch, value, names)
-        is_view = any(one.alias_info is not None for one in schema.returns)
+        for argument in schema.arguments:
+            default = argument.default_value if argument.has_default_value() else None
+            value = given.get(argument.name, default)
+            _require_number(node, argument, value)
+            arguments[argument.name] = _argument(torch, value, names)
+        is_view = any(returned.alias_info is not None for returned in schema.returns)
     elif node.args and not node.kwargs:  # arithmetic of numbers, in Python
-        arguments = {f"arg{n}": _argument(torch, one, names) for n, one in enumerate(node.args)}
+        arguments = {f"arg{n}": _argument(torch, given, names) for n, given in enumerate(node.args)}
     return TorchNode(
         str(target) if schema is not None else f"number.{getattr(target, '__name__', target)}",
         node.name, arguments,
         tuple(
-            described(one) if hasattr(one, "dtype") or type(one).__name__ in NUMBERS else None
-            for one in results
+            described(result)
+            if hasattr(result, "dtype") or type(result).__name__ in NUMBERS
+            else None
+            for result in results
         ),
         frozenset([*parts, *([0] if others or not parts else [])]),
         is_view, is_assertion(node), _where(torch, node.meta.get("stack_trace") or ""), node,
@@ -240,8 +244,8 @@ def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
 def _require_number(node: Any, argument: Any, value: object) -> None:
     """Raise GraphError if a number of the call settles more than an element's value."""
     given = cast("Sequence[Any]", value if isinstance(value, (list, tuple)) else [value])
-    for one in given:
-        kind = type(getattr(one, "meta", {}).get("val")).__name__
+    for element in given:
+        kind = type(getattr(element, "meta", {}).get("val")).__name__
         if kind in NUMBERS and str(argument.type) not in _SCALARS:
             raise GraphError(
                 f"{node.target} '{node.name}': its {argument.name} is a number that each call may "
@@ -250,15 +254,15 @@ def _require_number(node: Any, argument: Any, value: object) -> None:
 
 
 _SCALARS = ("Tensor", "number", "Optional[number]", "Optional[Tensor]")
-"""What a number of the call may be, by the types of schemas: what elements are computed with."""
+"""The schema types of arguments that may be numbers of the call: those that elements meet."""
 
 
 def _argument(torch: Any, value: Any, names: _ExportedNames) -> TorchArgument:
-    """An argument as a plain value."""
+    """Return an argument as a plain value."""
     if isinstance(value, torch.fx.Node):
         return names.ref(value)
     if isinstance(value, (list, tuple)):
-        return [_argument(torch, one, names) for one in cast("Sequence[Any]", value)]
+        return [_argument(torch, element, names) for element in cast("Sequence[Any]", value)]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return _dtype_name(value)
@@ -266,11 +270,11 @@ def _argument(torch: Any, value: Any, names: _ExportedNames) -> TorchArgument:
 
 def _where(torch: Any, trace: str) -> str:
     """Return the last line of a stack trace that is not PyTorch's own."""
-    own = str(Path(torch.__file__).parent), "site-packages/torch/"
+    folders = str(Path(torch.__file__).parent), "site-packages/torch/"
     frames = [
         frame
         for frame in _FRAME.finditer(trace)
-        if not any(folder in frame["file"] for folder in own)
+        if not any(folder in frame["file"] for folder in folders)
     ]
     if not frames:
         return ""
@@ -281,22 +285,22 @@ def _where(torch: Any, trace: str) -> str:
 def _outputs(
     torch: Any, exported: Any, names: _ExportedNames
 ) -> tuple[dict[str, TorchRef], dict[int, object]]:
-    """The outputs under the keys that the module returns them by, and what is no tensor."""
-    nodes = {one.name: one for one in exported.graph.nodes}
-    specs = [one for one in exported.graph_signature.output_specs if one.kind.name == "USER_OUTPUT"]
+    """Return the outputs by the module's keys, and the values that are no tensors."""
+    nodes = {node.name: node for node in exported.graph.nodes}
+    specs = [s for s in exported.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
     tree = torch.utils._pytree
     places = tree.tree_unflatten(list(range(len(specs))), exported.call_spec.out_spec)
     paths, _ = tree.tree_flatten_with_path(places)
-    found, others = dict[str, TorchRef](), dict[int, object]()
-    for place, (spec, (path, _)) in enumerate(zip(specs, paths, strict=True)):
+    outputs, others = dict[str, TorchRef](), dict[int, object]()
+    for position, (spec, (path, _)) in enumerate(zip(specs, paths, strict=True)):
         if type(spec.arg).__name__ == "SymIntArgument":
             raise GraphError("the module returns a number that depends on numbers of the call")
         if type(spec.arg).__name__ != "TensorArgument":
-            others[place] = getattr(spec.arg, "value", None)
+            others[position] = getattr(spec.arg, "value", None)
             continue
         stem = re.sub(r"\W+", "_", tree.keystr(path)).strip("_")
         stem = f"output{stem}" if not stem or stem[0].isdigit() else stem
-        while stem in names.inputs or stem in found:
+        while stem in names.inputs or stem in outputs:
             stem += "_out"
-        found[stem] = names.ref(nodes[spec.arg.name])
-    return found, others
+        outputs[stem] = names.ref(nodes[spec.arg.name])
+    return outputs, others

@@ -45,7 +45,7 @@ def from_torch(
     """
     program = load_torch(module, args, kwargs or {})
     _require_no_writes(program)
-    other = next((one for one in program.others.values() if one is not None), None)
+    other = next((value for value in program.others.values() if value is not None), None)
     if other is not None or not program.outputs:
         what = "no tensors" if other is None else f"{other!r} among its outputs"
         raise GraphError(f"the module returns {what}; ansorc's networks return tensors")
@@ -64,7 +64,7 @@ def _require_no_writes(program: TorchProgram) -> None:
 
 
 def _require_no_assertions(program: TorchProgram) -> None:
-    if any(one is not True for one in program.asserted):
+    if any(condition is not True for condition in program.asserted):
         raise GraphError(
             "the module asserts something about values, and a network raises no errors: check "
             "them outside of the module, or return the condition as an output"
@@ -77,7 +77,7 @@ def graph_of(program: TorchProgram, name: str, frozen: Mapping[str, Array] | Non
 
 
 class _TorchImport:
-    """The import of one program: what each of its tensors is."""
+    """The import of one program, with the values of its tensors so far."""
 
     def __init__(self, program: TorchProgram, name: str) -> None:
         self._program = program
@@ -93,15 +93,17 @@ class _TorchImport:
         for name, kind in self._program.inputs.items():
             given = frozen.get(name)
             self._values[TorchRef(name)] = self._input(name, kind) if given is None else given
-        for node in _needed(self._program):
-            results = self._converted(node)
-            self._values.update({TorchRef(node.name, n): one for n, one in enumerate(results)})
+        for node in _select_needed(self._program):
+            results = self._convert(node)
+            self._values.update(
+                {TorchRef(node.name, n): result for n, result in enumerate(results)}
+            )
             if node.results[:1] and node.results[0] and node.results[0].is_number:
                 self._numbers.add(TorchRef(node.name))
         return self._builder.graph(self._outputs())
 
     def _input(self, name: str, given: TorchTensor) -> TorchValue:
-        kind = TensorType(_known_dtype(name, given.dtype), _fixed_shape(name, given))
+        kind = TensorType(_dtype_of(name, given.dtype), _shape_of(name, given))
         if not kind.elements:
             return np.zeros(kind.shape, computed_dtype(given.dtype).numpy)
         tensor, wide = self._builder.input(name, kind), computed_dtype(given.dtype)
@@ -109,38 +111,40 @@ class _TorchImport:
             tensor if wide == kind.dtype else self._builder.add("cast", [tensor], dtype=str(wide))
         )
 
-    def _converted(self, node: TorchNode) -> Sequence[TorchValue]:
+    def _convert(self, node: TorchNode) -> Sequence[TorchValue]:
         """Return the results of a node: computed now if all that it reads is known."""
         values = [self._values[ref] for ref in node.refs()]
         call = TorchCall(node, self._values, self._builder, self._numbers)
         self._builder.source = str(node)
-        if node.operator.startswith("aten.") and not any(isinstance(one, str) for one in values):
-            found = compute_torch_node(node, self._known)
-            return [_computed(one) for one in found]
+        if node.operator.startswith("aten.") and not any(
+            isinstance(value, str) for value in values
+        ):
+            arrays = compute_torch_node(node, self._array_of)
+            return [_widen(array) for array in arrays]
         converter = TORCH_CONVERTERS.get(node.operator)
         if converter is None:
             call.refuse(
                 "ansorc does not know this operator; write the line with operators that it knows "
                 "(docs/networks.md), or cut the module before it"
             )
-        made = _guarded(call, lambda: converter(call))
+        made = _convert_guarded(call, lambda: converter(call))
         results = [made] if isinstance(made, (str, np.ndarray)) else list(made)
-        if any(place >= len(results) for place in node.used):
+        if any(position >= len(results) for position in node.used):
             call.refuse(
                 f"only its first {len(results)} results are supported; compute the others yourself"
             )
         self._check(node, results)
         return results
 
-    def _known(self, ref: TorchRef) -> Array:
-        found = self._values[ref]
-        assert not isinstance(found, str)
-        return found
+    def _array_of(self, ref: TorchRef) -> Array:
+        value = self._values[ref]
+        assert not isinstance(value, str)
+        return value
 
     def _check(self, node: TorchNode, results: Sequence[TorchValue]) -> None:
         """Raise GraphError if a result is not what PyTorch says that it is."""
-        for place, (result, wanted) in enumerate(zip(results, node.results, strict=False)):
-            if wanted is None or place not in node.used:
+        for position, (result, wanted) in enumerate(zip(results, node.results, strict=False)):
+            if wanted is None or position not in node.used:
                 continue
             kind = (
                 self._builder.type(result)
@@ -165,26 +169,26 @@ class _TorchImport:
             elif narrow:
                 builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
             elif value in renamed or builder.renamed(value, name) != name:
-                place = renamed.get(value, value)
-                builder.add("reshape", [place], name, shape=builder.type(place).shape)
+                current = renamed.get(value, value)
+                builder.add("reshape", [current], name, shape=builder.type(current).shape)
             else:
                 renamed[value] = name
         return list(self._program.outputs)
 
 
-def _needed(program: TorchProgram) -> list[TorchNode]:
-    """The nodes on which an output depends, in their order."""
+def _select_needed(program: TorchProgram) -> list[TorchNode]:
+    """Return the nodes on which an output depends, in their order."""
     wanted = {ref.name for ref in program.outputs.values()}
-    found: list[TorchNode] = []
+    needed: list[TorchNode] = []
     for node in reversed(program.nodes):
         if node.name in wanted:
-            found.append(node)
+            needed.append(node)
             wanted.update(ref.name for ref in node.refs())
-    return found[::-1]
+    return needed[::-1]
 
 
-def _guarded(call: TorchCall, convert: Callable[[], T]) -> T:
-    """Return what `convert` does for a node; its errors name the node.
+def _convert_guarded(call: TorchCall, convert: Callable[[], T]) -> T:
+    """Return what `convert` returns for a node; its errors name the node.
 
     Raise GraphError for what ansorc refuses, InternalError for every other exception: PyTorch has
     accepted the node.
@@ -205,15 +209,15 @@ def _guarded(call: TorchCall, convert: Callable[[], T]) -> T:
         ) from error
 
 
-def _known_dtype(name: str, given: str) -> DType:
+def _dtype_of(name: str, given: str) -> DType:
     try:
         return dtype(given)
     except AnsorcError as error:
         raise GraphError(f"the input '{name}': {error}") from error
 
 
-def _fixed_shape(name: str, given: TorchTensor) -> tuple[int, ...]:
-    shape = tuple(one for one in given.shape if isinstance(one, int))
+def _shape_of(name: str, given: TorchTensor) -> tuple[int, ...]:
+    shape = tuple(extent for extent in given.shape if isinstance(extent, int))
     if len(shape) != len(given.shape):
         raise GraphError(
             f"the input '{name}' is {list(given.shape)}; export the module without dynamic shapes"
@@ -221,6 +225,6 @@ def _fixed_shape(name: str, given: TorchTensor) -> tuple[int, ...]:
     return shape
 
 
-def _computed(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     """Return known values as the graph computes with them."""
     return array.astype(np.float32) if array.dtype.name in ("float16", "bfloat16") else array

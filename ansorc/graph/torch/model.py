@@ -98,7 +98,7 @@ class TorchProgram:
     """The inputs that are written, with the values that they have afterwards."""
 
     def kind(self, ref: TorchRef) -> TorchTensor | None:
-        """Return what PyTorch says of a tensor; None of a weight."""
+        """Return the type that PyTorch gives to a tensor; None for a weight."""
         if ref.name in self.inputs:
             return self.inputs[ref.name]
         node = self.producers.get(ref.name)
@@ -138,44 +138,44 @@ def compute_torch_node(node: TorchNode, known: Callable[[TorchRef], Array]) -> l
             return tensor.to(kind) if is_narrow(kind) else tensor
         if isinstance(argument, list):
             pairs = zip(cast("list[TorchArgument]", argument), given, strict=True)
-            return [value(one, other) for one, other in pairs]
+            return [value(part, part_given) for part, part_given in pairs]
         return argument
 
     if node.operator.partition(".")[2].startswith(_UNSET) and not _is_filled(torch):
-        return [_zeros(one) for one in node.results]
+        return [_zeros(result) for result in node.results]
     origin = node.origin
     plain = {name for name, given in node.arguments.items() if not any(_refs(given))}
     try:
         given = {**dict(zip(node.arguments, origin.args, strict=False)), **origin.kwargs}
         arguments = {
-            name: one if name in plain else value(node.arguments[name], one)
-            for name, one in given.items()
+            name: argument if name in plain else value(node.arguments[name], argument)
+            for name, argument in given.items()
         }
         first = [arguments.pop(name) for name in list(node.arguments)[: len(origin.args)]]
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            found = origin.target(*first, **arguments)
+            computed = origin.target(*first, **arguments)
     except Exception as error:
         raise GraphError(f"{node} cannot be computed at import: {error}") from error
-    results = cast("Sequence[Any]", found) if isinstance(found, (list, tuple)) else [found]
-    return [array_of(one) if hasattr(one, "dtype") else np.asarray(one or 0) for one in results]
+    results = cast("Sequence[Any]", computed) if isinstance(computed, (list, tuple)) else [computed]
+    return [array_of(r) if hasattr(r, "dtype") else np.asarray(r or 0) for r in results]
 
 
 def _refs(value: TorchArgument) -> Iterator[TorchRef]:
     if isinstance(value, TorchRef):
         yield value
     elif isinstance(value, list):
-        for one in cast("list[TorchArgument]", value):
-            yield from _refs(one)
+        for part in cast("list[TorchArgument]", value):
+            yield from _refs(part)
 
 
 def _is_filled(torch: Any) -> bool:
-    """Whether PyTorch writes numbers to new memory, in its deterministic mode."""
+    """Return whether PyTorch writes numbers to new memory, in its deterministic mode."""
     is_on: bool = torch.are_deterministic_algorithms_enabled()
     return is_on and bool(torch.utils.deterministic.fill_uninitialized_memory)
 
 
 def _zeros(kind: TorchTensor | None) -> Array:
-    """Zeros for memory that nobody has written: one of the values that it may have."""
+    """Return zeros for memory that nobody has written: one of the values that it may have."""
     if kind is None or not all(isinstance(extent, int) for extent in kind.shape):
         raise GraphError("new memory whose shape depends on data cannot be had at import")
     dtype = "float32" if kind.dtype in NARROW_FLOATS else kind.dtype
@@ -183,7 +183,7 @@ def _zeros(kind: TorchTensor | None) -> Array:
 
 
 def is_narrow(kind: object) -> bool:
-    """Whether tensors of a dtype of PyTorch are float32 in a graph."""
+    """Return whether tensors of a dtype of PyTorch are float32 in a graph."""
     return str(kind).removeprefix("torch.") in NARROW_FLOATS
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ansorc.errors import GraphError
 
 _Attributes = Mapping[tuple[int, str], object]
-"""By the number of a part of a module, and a name: what is seen of the value."""
+"""The visible values of attributes, by the number of a part of a module and a name."""
 
 
 def traced_without_state(torch: Any, module: Any, trace: Callable[[], Any]) -> Any:
@@ -22,22 +22,22 @@ def traced_without_state(torch: Any, module: Any, trace: Callable[[], Any]) -> A
     """
     if not isinstance(module, torch.nn.Module) or isinstance(module, torch.fx.GraphModule):
         return trace()
-    found: dict[tuple[int, str], object] = {}
+    seen: dict[tuple[int, str], object] = {}
     before = _attributes(torch, module)
 
     def look(*_: Any) -> None:
-        found.update(_attributes(torch, module))
+        seen.update(_attributes(torch, module))
 
     hook = module.register_forward_hook(look)
     try:
         exported = trace()
     finally:
         hook.remove()
-    changed = [key for key, value in found.items() if before.get(key) != value]
+    changed = [key for key, value in seen.items() if before.get(key) != value]
     if not changed:
         return exported
     try:
-        other = _traced_again(module, {key: found[key] for key in changed}, trace)
+        other = _trace_again(module, {key: seen[key] for key in changed}, trace)
     except Exception:  # noqa: BLE001 - what the first trace left behind need not be traceable
         return exported
     if _text(exported) != _text(other) or not _are_equal(exported.constants, other.constants):
@@ -48,10 +48,10 @@ def traced_without_state(torch: Any, module: Any, trace: Callable[[], Any]) -> A
     return exported
 
 
-def _traced_again(module: Any, values: _Attributes, trace: Callable[[], Any]) -> Any:
-    """What is exported with such numbers in attributes, which are as they were afterwards."""
+def _trace_again(module: Any, values: _Attributes, trace: Callable[[], Any]) -> Any:
+    """Return what is exported with such numbers in attributes, and restore the attributes."""
     parts = list(module.modules())
-    numbers = {key: one for key, one in values.items() if isinstance(one, (bool, int, float, str))}
+    numbers = {k: v for k, v in values.items() if isinstance(v, (bool, int, float, str))}
     before = {key: getattr(parts[key[0]], key[1], None) for key in numbers}
     try:
         for (part, name), value in numbers.items():
@@ -63,17 +63,17 @@ def _traced_again(module: Any, values: _Attributes, trace: Callable[[], Any]) ->
 
 
 def _attributes(torch: Any, module: Any) -> _Attributes:
-    """What the attributes of a module and its parts hold besides tensors and modules."""
-    own = cast("dict[str, object]", vars(torch.nn.Module()))
+    """Return the attributes of a module and its parts that every module does not have."""
+    common = cast("dict[str, object]", vars(torch.nn.Module()))
     return {
-        (number, name): _seen(value)
+        (number, name): _visible_value(value)
         for number, part in enumerate(module.modules())
         for name, value in cast("dict[str, object]", vars(part)).items()
-        if name not in own
+        if name not in common
     }
 
 
-def _seen(value: object) -> object:
+def _visible_value(value: object) -> object:
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, random.Random):
@@ -84,13 +84,13 @@ def _seen(value: object) -> object:
 
 
 def _text(exported: Any) -> list[str]:
-    return [f"{one.target} {one.args} {one.kwargs}" for one in exported.graph.nodes]
+    return [f"{node.target} {node.args} {node.kwargs}" for node in exported.graph.nodes]
 
 
-def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the tensors are the same of two programs, whatever else they hold."""
+def _are_equal(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return whether the tensors of two programs are the same, whatever else they hold."""
     return all(
-        np.array_equal(np.asarray(value), np.asarray(other[name]))
-        for name, value in one.items()
-        if name in other and hasattr(value, "numel")
+        np.array_equal(np.asarray(value), np.asarray(second[name]))
+        for name, value in first.items()
+        if name in second and hasattr(value, "numel")
     )

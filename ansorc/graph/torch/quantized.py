@@ -40,8 +40,8 @@ def _dequantize_channels(
     """Compute `dequantize_per_channel`."""
     del given
     whole = data if zeros is None else data - _along(data, zeros, axis)
-    found = whole * _along(data, scales, axis)
-    return found.to(out_dtype or torch_library().float32)
+    scaled = whole * _along(data, scales, axis)
+    return scaled.to(out_dtype or torch_library().float32)
 
 
 def _quantize_tokens(data: Any, scales: Any, zeros: Any, *given: Any) -> Any:

@@ -29,9 +29,9 @@ class Layout:
 
     @staticmethod
     def of(tensor: Any) -> Layout:
-        """Return that of a tensor; raise GraphError if it depends on data."""
-        found = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-        if not all(isinstance(one, int) for one in found):
+        """Return the layout of a tensor; raise GraphError if it depends on data."""
+        numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+        if not all(isinstance(number, int) for number in numbers):
             raise GraphError("the graph returns a tensor whose shape depends on data")
         return Layout(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
 
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements lie one after the other, the last index first."""
+        """Return whether the elements lie one after the other, the last index first."""
         steps = [prod(self.shape[n + 1 :]) for n in range(len(self.shape))]
         pairs = zip(self.shape, self.strides, steps, strict=True)
         return all(extent == 1 or stride == step for extent, stride, step in pairs)
@@ -54,7 +54,7 @@ class Result:
     """One result of a graph, as PyTorch returns it."""
 
     layout: Layout
-    """In its storage; of an argument's storage relative to where the argument begins."""
+    """In its storage; in an argument's storage, relative to where the argument begins."""
     argument: int | None = None
     """The argument in whose storage it lies."""
     storage: int = 0
@@ -70,7 +70,7 @@ class Storage:
     """New memory for results that share it."""
 
     places: tuple[int, ...]
-    """Of the results among those of the graph."""
+    """The positions of its results among those of the graph."""
     size: int
     """In elements."""
     whole: int | None
@@ -92,7 +92,7 @@ class Results:
     @property
     def computed(self) -> tuple[int, ...]:
         """The places of the results that have to be computed, in order."""
-        return tuple(sorted(place for one in self.storages for place in one.computed))
+        return tuple(sorted(number for storage in self.storages for number in storage.computed))
 
 
 def results_of(module: Any, arguments: Sequence[Any]) -> Results:
@@ -109,10 +109,10 @@ def results_of(module: Any, arguments: Sequence[Any]) -> Results:
     )
     try:
         with torch.no_grad(), mode:
-            fakes = [_without_memory(torch, one) for one in arguments]
-            before = [_identity(one) for one in fakes]
-            found = module(*fakes)
-            after = [_identity(one) for one in fakes]
+            fakes = [_without_memory(torch, argument) for argument in arguments]
+            before = [_identity(fake) for fake in fakes]
+            returned = module(*fakes)
+            after = [_identity(fake) for fake in fakes]
     except GraphError:
         raise
     except Exception as error:
@@ -122,11 +122,11 @@ def results_of(module: Any, arguments: Sequence[Any]) -> Results:
         ) from error
     if before != after:
         raise GraphError("the graph changes the shape, the strides or the memory of an input")
-    return _described(torch, list(torch.utils._pytree.tree_leaves(found)), fakes)
+    return _describe(torch, list(torch.utils._pytree.tree_leaves(returned)), fakes)
 
 
 def _without_memory(torch: Any, given: Any) -> Any:
-    """A tensor like `given`, in a storage of its own that begins with it."""
+    """Return a tensor like `given`, in a storage of its own that begins with it."""
     if not isinstance(given, torch.Tensor):
         return given
     return torch.empty_strided(tuple(given.shape), given.stride(), dtype=given.dtype)
@@ -138,47 +138,52 @@ def _identity(tensor: Any) -> object:
     return tensor.untyped_storage()._cdata, Layout.of(tensor), tensor.dtype
 
 
-def _described(torch: Any, found: Sequence[Any], fakes: Sequence[Any]) -> Results:
+def _describe(torch: Any, returned: Sequence[Any], fakes: Sequence[Any]) -> Results:
+    """Return how the tensors that were `returned` lie in memory, beside the arguments `fakes`."""
     storages = {
-        one.untyped_storage()._cdata: place
-        for place, one in enumerate(fakes)
-        if isinstance(one, torch.Tensor)
+        fake.untyped_storage()._cdata: number
+        for number, fake in enumerate(fakes)
+        if isinstance(fake, torch.Tensor)
     }
     results: list[Result | None] = []
     new: dict[int, list[int]] = {}
-    for place, one in enumerate(found):
-        if not isinstance(one, torch.Tensor):
+    for position, tensor in enumerate(returned):
+        if not isinstance(tensor, torch.Tensor):
             results.append(None)
             continue
-        if one.layout is not torch.strided or one.is_conj() or one.is_neg():
+        if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
             raise GraphError("the graph returns a tensor that has no plain memory")
-        own, layout = one.untyped_storage()._cdata, Layout.of(one)
-        same = next((n for n in range(place) if found[n] is one), None)
-        argument = storages.get(own)
+        own_storage, layout = tensor.untyped_storage()._cdata, Layout.of(tensor)
+        same = next((n for n in range(position) if returned[n] is tensor), None)
+        argument = storages.get(own_storage)
         if argument is None:
-            results.append(Result(layout, storage=own, same_as=same))
-            new.setdefault(own, []).append(place)
+            results.append(Result(layout, storage=own_storage, same_as=same))
+            new.setdefault(own_storage, []).append(position)
             continue
-        if fakes[argument].dtype != one.dtype:
+        if fakes[argument].dtype != tensor.dtype:
             raise GraphError("the graph returns an input's memory as another dtype")
-        is_same = fakes[argument] is one
+        is_same = fakes[argument] is tensor
         results.append(Result(layout, argument, is_argument=is_same, same_as=same))
-    return Results(tuple(results), tuple(_storage(found, results, one) for one in new.values()))
+    return Results(
+        tuple(results), tuple(_storage(returned, results, places) for places in new.values())
+    )
 
 
-def _storage(found: Sequence[Any], results: Sequence[Result | None], places: list[int]) -> Storage:
-    kinds = {found[place].dtype for place in places}
+def _storage(
+    returned: Sequence[Any], results: Sequence[Result | None], places: list[int]
+) -> Storage:
+    kinds = {returned[position].dtype for position in places}
     if len(kinds) > 1:
         raise GraphError("the graph returns the same memory as different dtypes")
-    first = found[places[0]]
+    first = returned[places[0]]
     size = first.untyped_storage().nbytes() // first.element_size()
     whole = None
-    for place in places:
-        result = results[place]
+    for position in places:
+        result = results[position]
         assert result is not None
         layout = result.layout
         if layout.is_dense and not layout.offset and prod(layout.shape) == size:
-            whole = place
+            whole = position
             break
     return Storage(tuple(places), int(size), whole)
 

@@ -30,15 +30,15 @@ class TracedGraph:
     """Its outputs are those that are computed, then what is written, then what is asserted."""
     results: Results
     others: Mapping[int, object]
-    """What is returned besides tensors, by place."""
+    """The results that are no tensors, by their positions."""
     written: tuple[int, ...]
     """The places of the arguments that are written, as their values come."""
     asserted: int
-    """How many outputs, the last ones, must be true."""
+    """The number of outputs, the last ones, that must be true."""
 
     @property
     def needs_network(self) -> bool:
-        """Whether anything is computed."""
+        """Return whether anything is computed."""
         return bool(self.program.outputs)
 
 
@@ -49,10 +49,10 @@ def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> Traced
     """
     with unchanged_state():
         results = results_of(module, arguments)
-        program = load_torch(module, [_like(one) for one in arguments], {}, free)
+        program = load_torch(module, [_like(argument) for argument in arguments], {}, free)
     count = len(results.results)
     names = list(program.outputs)
-    tensors = [place for place in range(count) if place not in program.others]
+    tensors = [position for position in range(count) if position not in program.others]
     if len(names) + len(program.others) != count or set(program.places.values()) - set(
         range(len(arguments))
     ):
@@ -60,17 +60,19 @@ def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> Traced
     by_place = dict(zip(tensors, names, strict=True))
     if free and any(node.is_view and _reads_number(program, node.refs()) for node in program.nodes):
         raise GraphError("a view of a tensor depends on a number of the call")
-    outputs = {by_place[place]: program.outputs[by_place[place]] for place in results.computed}
+    outputs = {
+        by_place[position]: program.outputs[by_place[position]] for position in results.computed
+    }
     for name, ref in outputs.items():
         if program.owner(ref) in program.constants:
             raise GraphError(f"the graph returns a constant of its own, or a view of one: '{name}'")
     for name, ref in program.written.items():
         outputs[_free_name(f"{name}_written", outputs, program)] = ref
-    conditions = [one for one in program.asserted if one is not True]
-    for number, one in enumerate(conditions):
-        if not isinstance(one, TorchRef):
+    conditions = [condition for condition in program.asserted if condition is not True]
+    for number, condition in enumerate(conditions):
+        if not isinstance(condition, TorchRef):
             raise GraphError("the graph asserts what is false")
-        outputs[_free_name(f"asserted{number}", outputs, program)] = one
+        outputs[_free_name(f"asserted{number}", outputs, program)] = condition
     written = tuple(program.places[name] for name in program.written)
     return TracedGraph(
         replace(program, outputs=outputs), results, program.others, written, len(conditions)
@@ -78,7 +80,7 @@ def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> Traced
 
 
 def _like(given: Any) -> Any:
-    """An argument as PyTorch traces it: a tensor like it, in memory of its own that nobody touches.
+    """Return an argument as PyTorch traces it: a tensor like it, in memory that nobody touches.
 
     Tensors that share memory cannot be exported together, and PyTorch holds weak references to what
     it has exported, which keeps `torch.utils.swap_tensors` from taking it.
@@ -111,23 +113,23 @@ class BoundGraph:
         program = graph.program
         self._feeds = [(program.places[name], name in program.numbers) for name in inputs]
         computed, count = graph.results.computed, len(graph.results.results)
-        self._places = {place: number for number, place in enumerate(computed)}
+        self._places = {position: number for number, position in enumerate(computed)}
         self._outputs = len(computed)
-        self._storage = {p: one for one in graph.results.storages for p in one.places}
-        plain = [self._is_plain(place, one) for place, one in enumerate(graph.results.results)]
+        self._storage = {p: storage for storage in graph.results.storages for p in storage.places}
+        plain = [self._is_plain(n, result) for n, result in enumerate(graph.results.results)]
         self._is_plain_call = all(plain) and not (graph.written or graph.asserted or graph.others)
         self._is_plain_call &= count > 0 and computed == tuple(range(count))
 
-    def _is_plain(self, place: int, result: Result | None) -> bool:
-        """Whether a result is a new array as the network returns it."""
+    def _is_plain(self, position: int, result: Result | None) -> bool:
+        """Return whether a result is a new array as the network returns it."""
         if result is None or result.argument is not None or result.same_as is not None:
             return False
-        storage = self._storage[place]
-        return storage.whole == place and len(storage.places) == 1
+        storage = self._storage[position]
+        return storage.whole == position and len(storage.places) == 1
 
     def run(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results of a call; raise EagerNeededError if PyTorch has to compute them."""
-        arrays = self._computed(arguments)
+        arrays = self._compute(arguments)
         if self._is_plain_call:
             return tuple(map(self._tensor, arrays))
         graph = self._graph
@@ -135,44 +137,44 @@ class BoundGraph:
             self._require_apart(arguments)
         if graph.asserted and not all(map(bool, arrays[len(arrays) - graph.asserted :])):
             raise EagerNeededError  # whose error is PyTorch's own
-        for place, array in zip(graph.written, arrays[self._outputs :], strict=False):
-            arguments[place].copy_(self._tensor(array))
-        found: list[Any] = []
+        for position, array in zip(graph.written, arrays[self._outputs :], strict=False):
+            arguments[position].copy_(self._tensor(array))
+        returned: list[Any] = []
         bases: dict[int, Any] = {}
-        for place, result in enumerate(graph.results.results):
+        for position, result in enumerate(graph.results.results):
             if result is None:
-                found.append(graph.others.get(place))
+                returned.append(graph.others.get(position))
             elif result.same_as is not None:
-                found.append(found[result.same_as])
+                returned.append(returned[result.same_as])
             elif result.is_argument and result.argument is not None:
-                found.append(arguments[result.argument])
+                returned.append(arguments[result.argument])
             elif result.argument is not None:
-                found.append(_view(arguments[result.argument], result, is_relative=True))
+                returned.append(_view(arguments[result.argument], result, is_relative=True))
             else:
-                storage = self._storage[place]
+                storage = self._storage[position]
                 if storage.places[0] not in bases:
                     bases[storage.places[0]] = self._base(storage, arrays)
                 base = bases[storage.places[0]]
-                if storage.whole == place:
-                    found.append(base)
+                if storage.whole == position:
+                    returned.append(base)
                 elif len(storage.places) == 1:
-                    found.append(self._owner(base, result))
+                    returned.append(self._owner(base, result))
                 else:
-                    found.append(_view(base, result, is_relative=False))
-        return tuple(found)
+                    returned.append(_view(base, result, is_relative=False))
+        return tuple(returned)
 
-    def _computed(self, arguments: Sequence[Any]) -> Sequence[Array]:
+    def _compute(self, arguments: Sequence[Any]) -> Sequence[Array]:
         if self._network is None:
             return ()
         feeds = [
-            np.asarray(arguments[place]) if is_number else self._fed(arguments[place])
-            for place, is_number in self._feeds
+            np.asarray(arguments[position]) if is_number else self._feed(arguments[position])
+            for position, is_number in self._feeds
         ]
         made = self._network(*feeds, threads=self._threads)
         return (made,) if len(self._network.outputs) == 1 else made
 
-    def _fed(self, tensor: Any) -> Any:
-        """A tensor, or an array in its memory, that the network reads."""
+    def _feed(self, tensor: Any) -> Any:
+        """Return a tensor, or an array in its memory, that the network reads."""
         if tensor.dtype is self._torch.bfloat16:
             plain = tensor.detach().contiguous()
             return np.asarray(plain.view(self._torch.int16).numpy()).view(ml_dtypes.bfloat16)
@@ -181,26 +183,26 @@ class BoundGraph:
         return np.asarray(tensor.detach().resolve_neg().contiguous().numpy())
 
     def _tensor(self, array: Array) -> Any:
-        """A tensor in the memory of an array."""
+        """Return a tensor in the memory of an array."""
         if array.dtype == ml_dtypes.bfloat16:
             return self._torch.from_numpy(array.view(np.int16)).view(self._torch.bfloat16)
         return self._torch.from_numpy(array)
 
     def _base(self, storage: Storage, arrays: Sequence[Array]) -> Any:
-        """New memory for results that share it: one that is all of it, or all put together."""
+        """Return memory for results that share it: that of the whole one, or new memory for all."""
         if storage.whole is not None:
             return self._tensor(arrays[self._places[storage.whole]])
         parts: list[tuple[Any, Array]] = []
-        for place in storage.places:
-            result = self._graph.results.results[place]
+        for position in storage.places:
+            result = self._graph.results.results[position]
             assert result is not None
-            parts.append((result.layout, arrays[self._places[place]]))
+            parts.append((result.layout, arrays[self._places[position]]))
         new = aligned_empty(storage.size, parts[0][1].dtype)
         joined(storage.size, parts, new)
         return self._tensor(new)
 
     def _owner(self, base: Any, result: Result) -> Any:
-        """A tensor that has the memory of `base` to itself, and is no view of it."""
+        """Return a tensor that has the memory of `base` to itself, and is no view of it."""
         layout = result.layout
         empty = self._torch.empty(0, dtype=base.dtype)
         return empty.set_(base.untyped_storage(), layout.offset, layout.shape, layout.strides)
@@ -208,11 +210,13 @@ class BoundGraph:
     def _require_apart(self, arguments: Sequence[Any]) -> None:
         """Raise EagerNeededError if what is written shares memory with another argument."""
         owners = [
-            one.untyped_storage().data_ptr() if isinstance(one, self._torch.Tensor) else None
-            for one in arguments
+            argument.untyped_storage().data_ptr()
+            if isinstance(argument, self._torch.Tensor)
+            else None
+            for argument in arguments
         ]
-        for place in self._graph.written:
-            if owners.count(owners[place]) > 1:
+        for position in self._graph.written:
+            if owners.count(owners[position]) > 1:
                 raise EagerNeededError("an input that is written shares memory with another one")
 
 

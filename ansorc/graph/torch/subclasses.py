@@ -10,14 +10,14 @@ from ansorc.graph.torch.model import torch_library
 
 
 def has_parts(tensor: object) -> bool:
-    """Whether a tensor is of a class that PyTorch traces by the tensors that it is made of."""
+    """Return whether PyTorch traces a tensor's class by the tensors that it is made of."""
     is_made: bool = torch_library().utils._python_dispatch.is_traceable_wrapper_subclass(tensor)
     return is_made
 
 
 def parts_of(arguments: Sequence[Any]) -> list[Any]:
     """Return the arguments, in the place of each tensor that has parts its plain parts."""
-    return [part for one in arguments for part in _parts(one)]
+    return [part for argument in arguments for part in _parts(argument)]
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -34,7 +34,7 @@ def module_of_parts(module: Any, arguments: Sequence[Any]) -> Any:
     It raises GraphError where `module` returns a tensor that has parts.
     """
     torch = torch_library()
-    rebuild = [_rebuilder(one) for one in arguments]
+    rebuild = [_rebuilder(argument) for argument in arguments]
 
     base: Any = torch.nn.Module
 
@@ -45,16 +45,16 @@ def module_of_parts(module: Any, arguments: Sequence[Any]) -> Any:
 
         def forward(self, *parts: Any) -> Any:
             rest = iter(parts)
-            found = self.inner(*(make(rest) for make in rebuild))
-            if any(has_parts(one) for one in torch.utils._pytree.tree_leaves(found)):
+            results = self.inner(*(make(rest) for make in rebuild))
+            if any(has_parts(leaf) for leaf in torch.utils._pytree.tree_leaves(results)):
                 raise GraphError("the graph returns a tensor of a class of its own")
-            return found
+            return results
 
     return OfParts()
 
 
 def _rebuilder(value: Any) -> Callable[[Iterator[Any]], Any]:
-    """What takes the parts of a tensor like `value` from an iterator and puts them together."""
+    """Return a function that takes the parts of a tensor like `value` and puts them together."""
     if not has_parts(value):
         return next
     names, context = value.__tensor_flatten__()
@@ -63,7 +63,7 @@ def _rebuilder(value: Any) -> Callable[[Iterator[Any]], Any]:
     shape, strides = value.shape, value.stride()
 
     def make(rest: Iterator[Any]) -> Any:
-        found = {name: rebuild(rest) for name, rebuild in inner}
-        return kind.__tensor_unflatten__(found, context, shape, strides)
+        parts = {name: rebuild(rest) for name, rebuild in inner}
+        return kind.__tensor_unflatten__(parts, context, shape, strides)
 
     return make

@@ -48,11 +48,11 @@ class TorchCall:
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an argument as it is given; `default` where it is None, or not in the schema."""
-        found = self.node.arguments.get(name)
-        return default if found is None else found
+        argument = self.node.arguments.get(name)
+        return default if argument is None else argument
 
     def has(self, name: str) -> bool:
-        """Whether an optional argument is given."""
+        """Return whether an optional argument is given."""
         return self.node.arguments.get(name) is not None
 
     def input(self, name: str, kind: DType | None = None) -> str:
@@ -65,7 +65,7 @@ class TorchCall:
     def inputs(self, name: str, kind: DType | None = None) -> list[str]:
         """Return a list of tensors, those without elements left out."""
         given = cast("list[object]", self.get(name, []))
-        return [self.tensor(one, kind) for one in given if self.type_of(one).elements]
+        return [self.tensor(tensor, kind) for tensor in given if self.type_of(tensor).elements]
 
     def tensor(self, given: object, kind: DType | None = None) -> str:
         """Return a reference or a number as a tensor of the graph, of the dtype `kind`."""
@@ -74,25 +74,25 @@ class TorchCall:
                 self.refuse(f"it reads {given!r}, which is no tensor")
             value = np.asarray(given) if kind is None else np.asarray(given).astype(kind.numpy)
             return self.builder.constant(value)
-        found = self._values[given]
-        if isinstance(found, str):
-            return found if kind is None else self.converted(found, kind)
-        if kind is not None and found.dtype != kind.numpy:
-            return self.builder.constant(found.astype(kind.numpy))
-        if self.builder.value(given.name) is found:
+        known = self._values[given]
+        if isinstance(known, str):
+            return known if kind is None else self.converted(known, kind)
+        if kind is not None and known.dtype != kind.numpy:
+            return self.builder.constant(known.astype(kind.numpy))
+        if self.builder.value(given.name) is known:
             return given.name
-        return self.builder.constant(found, given.name if self.builder.is_free(given.name) else "")
+        return self.builder.constant(known, given.name if self.builder.is_free(given.name) else "")
 
     def value(self, name: str) -> Array | None:
         """Return the values of an argument; None if they are not known at import, or not given."""
-        found = self.get(name)
-        if not isinstance(found, TorchRef):
-            return None if found is None else np.asarray(found)
-        value = self._values[found]
+        argument = self.get(name)
+        if not isinstance(argument, TorchRef):
+            return None if argument is None else np.asarray(argument)
+        value = self._values[argument]
         return self.builder.value(value) if isinstance(value, str) else value
 
     def is_number(self, name: str) -> bool:
-        """Whether an argument is a number of Python, now or in each call."""
+        """Return whether an argument is a number of Python, now or in each call."""
         given = self.get(name)
         return not isinstance(given, TorchRef) or given in self._numbers
 
@@ -104,28 +104,28 @@ class TorchCall:
         """Return the type of a reference, or of a number."""
         if not isinstance(given, TorchRef):
             return TensorType.of_array(np.asarray(given))
-        found = self._values[given]
-        return self.builder.type(found) if isinstance(found, str) else TensorType.of_array(found)
+        known = self._values[given]
+        return self.builder.type(known) if isinstance(known, str) else TensorType.of_array(known)
 
     @property
     def result(self) -> TensorType:
         """The type of the first result."""
-        found = self.node.results[0]
-        if found is None:
+        first = self.node.results[0]
+        if first is None:
             self.refuse("its first result is no tensor")
-        shape = [one for one in found.shape if isinstance(one, int)]
-        if len(shape) != len(found.shape):
+        shape = [extent for extent in first.shape if isinstance(extent, int)]
+        if len(shape) != len(first.shape):
             self.refuse(
-                f"its result is {list(found.shape)}, a shape that depends on the values of a "
+                f"its result is {list(first.shape)}, a shape that depends on the values of a "
                 "tensor; ansorc's shapes are fixed: use a mask and torch.where instead"
             )
-        return TensorType(computed_dtype(found.dtype), tuple(shape))
+        return TensorType(computed_dtype(first.dtype), tuple(shape))
 
     @property
     def narrow_result(self) -> str:
         """The first result's dtype as PyTorch has it, if that is of narrow floats; else ""."""
-        found = self.node.results[0]
-        return found.dtype if found and found.dtype in NARROW_FLOATS else ""
+        first = self.node.results[0]
+        return first.dtype if first and first.dtype in NARROW_FLOATS else ""
 
     def axis(self, given: int, rank: int) -> int:
         """Return `given` counted from the front; 0 for a single number."""
@@ -137,7 +137,7 @@ class TorchCall:
         """Return axes counted from the front; None for all."""
         given = self.get(name)
         listed = [given] if isinstance(given, int) else cast("list[int]", given or [])
-        return [self.axis(one, rank) for one in listed] or None
+        return [self.axis(axis, rank) for axis in listed] or None
 
     def each(self, name: str, rank: int, default: Sequence[int] = ()) -> list[int]:
         """Return an argument that has a number for each of `rank` dimensions, or one for all."""

@@ -46,23 +46,23 @@ class _Part:
 
 
 def _changes(torch: Any, before: list[Any]) -> list[tuple[_Part, Any]]:
-    """The parts that are not as they were, with what they were."""
+    """Return the parts that have changed, with their old values."""
     pairs = zip(_PARTS, before, strict=True)
     return [(part, value) for part, value in pairs if not _are_equal(part.read(torch), value)]
 
 
-def _are_equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        items = cast("dict[object, Any]", one).items()
-        return all(_are_equal(value, other[key]) for key, value in items)
-    return bool((one == other).all()) if hasattr(one, "shape") else bool(one == other)
+def _are_equal(first: Any, second: Any) -> bool:
+    if isinstance(first, dict):
+        items = cast("dict[object, Any]", first).items()
+        return all(_are_equal(value, second[key]) for key, value in items)
+    return bool((first == second).all()) if hasattr(first, "shape") else bool(first == second)
 
 
 _DEVICES = ("cpu", "cuda")
 
 
 def _read_autocast(torch: Any) -> Any:
-    kinds = [(torch.is_autocast_enabled(one), torch.get_autocast_dtype(one)) for one in _DEVICES]
+    kinds = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _DEVICES]
     return (*kinds, torch.is_autocast_cache_enabled())
 
 

@@ -23,7 +23,7 @@ Places = npt.NDArray[np.int64]
 
 
 class _Life:
-    """What lives as long as the tensor that has it as an attribute, and is not copied with it.
+    """A mark that lives as long as the tensor that has it as an attribute, and is not copied.
 
     A weak reference to the tensor itself would have `torch.utils.swap_tensors` refuse it, which
     moving a module to another dtype and `load_state_dict` may use.
@@ -37,11 +37,11 @@ class _Life:
 
 
 def _life_of(tensor: Any) -> _Life:
-    found = getattr(tensor, _LIFE, None)
-    if not isinstance(found, _Life):
-        found = _Life()
-        setattr(tensor, _LIFE, found)
-    return found
+    life = getattr(tensor, _LIFE, None)
+    if not isinstance(life, _Life):
+        life = _Life()
+        setattr(tensor, _LIFE, life)
+    return life
 
 
 def forget_examples(module: Any) -> None:
@@ -51,10 +51,10 @@ def forget_examples(module: Any) -> None:
     """
     for part in module.modules():
         for node in getattr(getattr(part, "graph", None), "nodes", ()):
-            found = node.meta.pop("example_value", None)
+            example = node.meta.pop("example_value", None)
             for name in ("fake_mode", "fake_tensor_converter", "meta_converter", "describer"):
-                found = getattr(found, name, None)
-            known = getattr(found, "lookup_tensor", None)
+                example = getattr(example, name, None)
+            known = getattr(example, "lookup_tensor", None)
             if known is not None:
                 known.clear()
 
@@ -68,31 +68,35 @@ class WatchedTensors:
     """
 
     def __init__(self, tensors: Sequence[Any], on_death: Callable[[], None]) -> None:
-        self._references = [weakref.ref(_life_of(one), lambda _: on_death()) for one in tensors]
-        self._versions = [one._version for one in tensors]
-        self._addresses = [one.data_ptr() for one in tensors]
-        self._memory = [one.detach() for one in tensors]
+        self._references = [
+            weakref.ref(_life_of(tensor), lambda _: on_death()) for tensor in tensors
+        ]
+        self._versions = [tensor._version for tensor in tensors]
+        self._addresses = [tensor.data_ptr() for tensor in tensors]
+        self._memory = [tensor.detach() for tensor in tensors]
         self._samples = _samples(self._memory)
-        self._values = [one.values() for one in self._samples]
+        self._values = [samples.values() for samples in self._samples]
 
     def are_unchanged(self, tensors: Sequence[Any]) -> bool:
-        """Whether `tensors`, which must be these, have the values that they had."""
+        """Return whether `tensors`, which must be these, have the values that they had."""
         return (
-            [one._version for one in tensors] == self._versions
-            and [one.data_ptr() for one in tensors] == self._addresses
+            [tensor._version for tensor in tensors] == self._versions
+            and [tensor.data_ptr() for tensor in tensors] == self._addresses
             and all(
-                one.values() == was for one, was in zip(self._samples, self._values, strict=True)
+                samples.values() == was
+                for samples, was in zip(self._samples, self._values, strict=True)
             )
         )
 
     def changed(self, tensors: Sequence[Any]) -> list[int]:
-        """Return the places of the tensors that have changed, all if only samples tell it."""
-        found = [
-            place
-            for place, one in enumerate(tensors)
-            if one._version != self._versions[place] or one.data_ptr() != self._addresses[place]
+        """Return the positions of the tensors that have changed; all if only samples tell it."""
+        changed = [
+            number
+            for number, tensor in enumerate(tensors)
+            if tensor._version != self._versions[number]
+            or tensor.data_ptr() != self._addresses[number]
         ]
-        return found or list(range(len(tensors)))
+        return changed or list(range(len(tensors)))
 
 
 class _Samples:
@@ -116,19 +120,19 @@ class _Samples:
 
 def _samples(tensors: Sequence[Any]) -> list[_Samples]:
     by_size: dict[int, list[Places]] = {}
-    for one in tensors:
-        if one.numel():
-            size = int(one.element_size())
-            word = size if size in _WORDS and not one.data_ptr() % size else 1
-            at = _sampled_addresses(one)
+    for tensor in tensors:
+        if tensor.numel():
+            size = int(tensor.element_size())
+            word = size if size in _WORDS and not tensor.data_ptr() % size else 1
+            at = _sample_addresses(tensor)
             if word != size:
                 at = (at[:, None] + np.arange(size)).ravel()
             by_size.setdefault(word, []).append(at)
-    return [_Samples(np.concatenate(found), _WORDS[size]) for size, found in by_size.items()]
+    return [_Samples(np.concatenate(places), _WORDS[size]) for size, places in by_size.items()]
 
 
-def _sampled_addresses(tensor: Any) -> Places:
-    """The addresses of some elements: all of a small tensor, else some that are drawn once."""
+def _sample_addresses(tensor: Any) -> Places:
+    """Return the addresses of some elements: all of a small tensor, else a fixed random choice."""
     count = int(tensor.numel())
     chosen = min(max(count // ELEMENTS_A_SAMPLE, LEAST_SAMPLES), MOST_SAMPLES)
     if count <= 4 * LEAST_SAMPLES:

@@ -24,9 +24,9 @@ def require_plain_writes(torch: Any, exported: Any) -> None:
         shape_env=torch.fx.experimental.symbolic_shapes.ShapeEnv(),
         static_shapes=True,
     )
-    with torch.no_grad(), mode, _refused_writes(torch):
-        inputs = [one for one in exported.graph.nodes if one.op == "placeholder"]
-        values = [_without_memory(torch, one.meta.get("val")) for one in inputs]
+    with torch.no_grad(), mode, _refuse_writes(torch):
+        inputs = [node for node in exported.graph.nodes if node.op == "placeholder"]
+        values = [_without_memory(torch, node.meta.get("val")) for node in inputs]
         try:
             torch.fx.Interpreter(exported.graph_module).run(*values)
         except GraphError:
@@ -47,7 +47,7 @@ def _is_write(node: Any) -> bool:
 
 
 def _without_memory(torch: Any, value: Any) -> Any:
-    """A tensor like `value`, of parts if it has such, or the number that it stands for."""
+    """Return a tensor like `value`, of parts if it has such, or the number that it stands for."""
     if has_parts(value):
         names, context = value.__tensor_flatten__()
         parts = {name: _without_memory(torch, getattr(value, name)) for name in names}
@@ -58,8 +58,8 @@ def _without_memory(torch: Any, value: Any) -> Any:
     return getattr(getattr(value, "node", None), "hint", value)
 
 
-def _refused_writes(torch: Any) -> Any:
-    """A mode in which memory is not written once a tensor has it several times."""
+def _refuse_writes(torch: Any) -> Any:
+    """Return a mode that refuses writes to memory that a tensor has several times."""
     repeated: dict[int, Any] = {}
 
     class RefusedWrites(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
@@ -68,28 +68,28 @@ def _refused_writes(torch: Any) -> Any:
         ) -> Any:
             del types
             arguments = function._schema.arguments
-            given = dict(zip((one.name for one in arguments), args, strict=False))
+            given = dict(zip((argument.name for argument in arguments), args, strict=False))
             given |= kwargs or {}
-            for one in arguments:
-                is_written = one.alias_info is not None and one.alias_info.is_write
-                for tensor in _tensors(torch, given.get(one.name)) if is_written else ():
+            for argument in arguments:
+                is_written = argument.alias_info is not None and argument.alias_info.is_write
+                for tensor in _tensors(torch, given.get(argument.name)) if is_written else ():
                     if _storage_of(tensor) in repeated or _has_repeated(tensor):
                         raise GraphError(
                             f"{function} writes memory that a tensor has several times, as an "
                             "expanded one does: write a copy (.clone()) of it"
                         )
-            found = function(*args, **(kwargs or {}))
-            for tensor in _tensors(torch, (args, found)):
+            results = function(*args, **(kwargs or {}))
+            for tensor in _tensors(torch, (args, results)):
                 if _has_repeated(tensor):
                     repeated[_storage_of(tensor)] = tensor  # held, so that no other has its number
-            return found
+            return results
 
     return RefusedWrites()
 
 
 def _tensors(torch: Any, value: Any) -> list[Any]:
     leaves = torch.utils._pytree.tree_leaves(value)
-    return [one for one in leaves if isinstance(one, torch.Tensor)]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def _storage_of(tensor: Any) -> int:
@@ -97,7 +97,7 @@ def _storage_of(tensor: Any) -> int:
 
 
 def _has_repeated(tensor: Any) -> bool:
-    """Whether several elements may lie in one place."""
+    """Return whether several elements may lie in one place."""
     reach = 0
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
     for stride, extent in sorted((s, n) for s, n in pairs if n > 1):
