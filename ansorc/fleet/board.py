@@ -92,7 +92,7 @@ class Board:
 
     @property
     def machine(self) -> RunnerMachine:
-        """What the runner proves to be on; starts it."""
+        """The machine that the runner proves to be on; the runner is started."""
         return self._machine or self._live().machine
 
     @property
@@ -112,11 +112,11 @@ class Board:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong with the runner, and that the machine is emulated."""
+        """The faults of the runner so far, and that the machine is emulated."""
         return tuple(self._notes)
 
     def announcement(self, label: str, probe_s: float | None = None) -> Announcement:
-        """Return what the board is as the device `label`; `probe_s` is measured unless given."""
+        """Return the announcement of the board as `label`; `probe_s` is measured unless given."""
         known = self.machine.announcement(label)
         if probe_s is None:
             return known

@@ -195,7 +195,7 @@ class BoardBench:
         return self._packed[packing]
 
     def _verdict(self, digests: bytes) -> Comparison:
-        """What the outputs of the last trial are worth; they are fetched if their bits are new."""
+        """Return how right the outputs of the last trial are; new bits are fetched."""
         if digests not in self._verdicts:
             worst = Comparison(0.0)
             for number, (buffer, expectation) in enumerate(self._drawn.expected):
@@ -209,7 +209,7 @@ class BoardBench:
         return self._verdicts[digests]
 
     def _failure(self, report: TrialReport) -> Failure:
-        """What is recorded of a program that did not come to its end."""
+        """Return the failure to record of a program that did not come to its end."""
         match report.outcome:
             case TrialOutcome.STATUS:
                 default = FailureKind.UNKNOWN, f"the kernel returned {report.value}"

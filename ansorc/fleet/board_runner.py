@@ -30,7 +30,7 @@ _GRACE_S = 30.0
 
 
 class TrialOutcome(IntEnum):
-    """What came of a trial."""
+    """How a trial ended."""
 
     DONE = 0
     STATUS = 1
@@ -45,7 +45,7 @@ STAGES = ("while it was made ready", "in its first call", "while it was timed")
 
 
 class ArgumentKind(IntEnum):
-    """What an argument of a kernel is to the runner."""
+    """The role of a kernel's argument for the runner."""
 
     INPUT = 0
     OUTPUT = 1
@@ -99,7 +99,7 @@ class BoardTrial:
 
 @dataclass(frozen=True)
 class ProgramTimes:
-    """What came of one program of a trial that was done."""
+    """The times of one program of a trial that was done."""
 
     first_s: float
     seconds: tuple[float, ...]
@@ -110,7 +110,7 @@ class ProgramTimes:
 
 @dataclass(frozen=True)
 class TrialReport:
-    """What came of a trial."""
+    """The runner's report of a trial."""
 
     outcome: TrialOutcome
     value: int

@@ -46,7 +46,7 @@ _RATE_S = 60.0
 
 
 class Labour(Protocol):
-    """What does the jobs of a device."""
+    """The worker that does the jobs of a device."""
 
     def do(self, job: Message) -> Message:
         """Do one job and return its answer; raise MeasureError or OSError if it cannot."""

@@ -36,7 +36,7 @@ _POLL_S, _SHORT_POLL_S = 0.25, 0.005
 
 
 class DeviceOrder(Protocol):
-    """What is to be done by one device: to measure a program, or to rank several."""
+    """An order for one device: to measure a program, or to rank several."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -358,7 +358,7 @@ class Dispatcher(Generic[AnyOrder]):
             self._set_aside(liar, "its failures are not confirmed by other devices")
 
     def _are_few(self, count: int) -> bool:
-        """Whether there have long been so many devices at most: nobody else confirms what fails.
+        """Return whether there have long been at most so many devices: no other confirms failures.
 
         A device that is set aside, or whose worker starts again, may be back in that time.
         """

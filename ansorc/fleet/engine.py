@@ -250,7 +250,7 @@ class DaskConnection:
             raise ConnectionLost(self._lost)
 
     def _result(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
-        """What `work` returns in the thread of Dask; raise ConnectionLost if it fails."""
+        """Return what `work` returns in the thread of Dask; raise ConnectionLost if it fails."""
         doing = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return doing.result(timeout_s)

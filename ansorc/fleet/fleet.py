@@ -104,7 +104,7 @@ class Fleet:
 
     @property
     def announcement(self) -> Announcement:
-        """What the devices are; waits for one, raises MeasureError if none comes."""
+        """The announcement of the devices; waits for one, raises MeasureError if none comes."""
         return self._dispatcher.wait()
 
     @property
@@ -119,14 +119,14 @@ class Fleet:
 
     @property
     def summary(self) -> str:
-        """What is there and under way, for people: "4 devices, 8 in flight"."""
+        """The devices and the jobs under way, for people: "4 devices, 8 in flight"."""
         devices, aside, jobs = self._dispatcher.in_flight
         words = f"{devices} device{'s' * (devices != 1)}, {jobs} in flight"
         return f"{words}, {aside} set aside" if aside else words
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong with devices, and which are kept apart."""
+        """The faults of devices so far, and which devices are set aside."""
         return tuple(self._dispatcher.notes)
 
     @property
@@ -242,7 +242,7 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class _PlannedOrder(Generic[AnyPlanned]):
-    """What a device is to do, and for whom."""
+    """An order for a device, and the measurer that gave it."""
 
     measurer: FleetMeasurer
     sources: tuple[Source, ...]

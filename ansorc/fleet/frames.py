@@ -51,7 +51,7 @@ class FrameDecoder:
 
     @property
     def skipped(self) -> bytes:
-        """What came before the first frame: the greeting of a login shell, or an error's words."""
+        """The bytes before the first frame: the greeting of a login shell, or an error's words."""
         return bytes(self._skipped) if self._is_open else bytes(self._skipped + self._pending)
 
     def feed(self, data: bytes) -> None:

@@ -33,7 +33,7 @@ _ORDERS = 16
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """What all jobs of a task say: the task, and how it is measured."""
+    """The part that all jobs of a task share: the task, and how it is measured."""
 
     task: Task
     options: MeasureOptions

@@ -18,7 +18,7 @@ _SILENT_S = 10.0
 
 @dataclass(eq=False)
 class DeviceState:
-    """What the tuner knows of one device."""
+    """The tuner's knowledge of one device."""
 
     address: str
     announcement: Announcement
@@ -39,7 +39,7 @@ class DeviceState:
 
     @property
     def identity(self) -> str:
-        """What it stays when it joins again, at another address."""
+        """The name that it keeps when it joins again at another address."""
         return self.announcement.identity or self.address
 
     @property

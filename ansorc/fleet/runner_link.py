@@ -22,7 +22,7 @@ _LAST_S = 0.5
 
 
 class RunnerRequest(IntEnum):
-    """What a runner does; `runtime/runner/requests.h` says what belongs to each."""
+    """The requests to a runner; `runtime/runner/requests.h` has the data of each."""
 
     HELLO = 1
     ALLOCATE = 2

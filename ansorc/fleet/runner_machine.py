@@ -58,12 +58,12 @@ class RunnerMachine:
 
     @property
     def can_be_cold(self) -> bool:
-        """Whether it has instructions that empty its caches."""
+        """Return whether it has instructions that empty its caches."""
         return self.facts.get("cold") == "1"
 
     @property
     def target(self) -> Target:
-        """What code for it is made for, as it was proved; raise TargetError for another CPU."""
+        """The target of its code, as it was proved; raise TargetError for another CPU."""
         architecture = self.facts["architecture"]
         if architecture == "aarch64":
             preset, features = self._arm()
@@ -96,7 +96,7 @@ class RunnerMachine:
         return Announcement(label, target.text, name, target.features, target.cores, self.probe_s)
 
     def is_same(self, other: RunnerMachine) -> bool:
-        """Whether both are one machine, as far as it shows."""
+        """Return whether both are the same machine, as far as it shows."""
         varying = {"probe_s"}
         mine = {name: value for name, value in self.facts.items() if name not in varying}
         return mine == {n: value for n, value in other.facts.items() if n not in varying}

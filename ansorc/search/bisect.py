@@ -141,7 +141,7 @@ class _Experiment:
 
 
 def _wrong(name: str, expected: Expectation, found: Array) -> str:
-    """Which elements of an output differ from the reference, in words."""
+    """Return which elements of an output differ from the reference, in words."""
     if not expected.compare(found).complaint:
         return ""
     places: NDArray[np.int64] = expected.wrong_places(found)

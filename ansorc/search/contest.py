@@ -139,7 +139,7 @@ class _Rounds:
         return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
 
     def is_over(self, entered: Sequence[Source], elapsed_s: float, limit_s: float) -> bool:
-        """Whether another attempt would tell nothing more, or too late."""
+        """Return whether another attempt would add nothing, or come too late."""
         if elapsed_s > limit_s:
             return True
         if not all(one in self._turns for one in entered):
@@ -149,10 +149,7 @@ class _Rounds:
         return is_clear or elapsed_s > _LIMIT_S
 
     def ranking(self, entered: Sequence[Source]) -> Ranking:
-        """What came of it; those of `entered` are not beaten, the leader comes first.
-
-        Before it come those that were far faster before, in the order of those times.
-        """
+        """Return the result; those of `entered` are not beaten, the leader comes first."""
         timed = [one for one in entered if one in self._turns and one not in self._failed]
         disturbed = sorted(self._disturbed(timed), key=self._known_s.__getitem__)
         ranked = [*disturbed, *(one for one in timed if one not in disturbed)]
@@ -173,7 +170,7 @@ class _Rounds:
         return [one for one in timed[1:] if _FAR * known[one] < known[timed[0]]]
 
     def _is_quiet(self, winner: Source) -> bool:
-        """Whether the winner's time is what it takes on an idle machine."""
+        """Return whether the winner's time is what it takes on an idle machine."""
         found = self._best[winner].measurement
         assert found is not None
         is_steady = found.spread_s <= _QUIET_SPREAD * found.median_s

@@ -233,7 +233,7 @@ def checked_space(task: Task, options: SearchOptions) -> Space:
 
 
 def _fault(sketch: Sketch, task: Task, options: SearchOptions) -> str:
-    """What is wrong with the programs of `sketch`; "" if nothing is found."""
+    """Return what is wrong with the programs of `sketch`; "" if nothing is found."""
     rng = np.random.default_rng(0)
     try:
         genes = sample(sketch, _TRIED, rng, options)

@@ -213,12 +213,7 @@ class TaskScheduler:
         ]
 
     def _change(self, tasks: Sequence[TaskProgress], number: int) -> float:
-        """The change of a task's seconds by one round more, as the paper approximates it.
-
-        But what is expected is a tenth of the seconds in the beginning, not all of them, so that
-        what was gained counts beside it, and falls with the cube of the rounds: of -seconds / t, as
-        there, second rounds came before the first of tasks nearly as long.
-        """
+        """Return the change of a task's seconds by one round more, as the paper approximates it."""
         options, task = self.options, tasks[number]
         rounds = task.trials / self.round_size
         window = min(float(options.backward_window), rounds - 1)
@@ -263,7 +258,7 @@ class TaskScheduler:
         return max(active, key=lambda n: abs(gradients[n]))
 
     def _is_resting(self, task: TaskProgress, slope: float, size: float) -> bool:
-        """Whether nothing is to be expected of it, relative to the objective's `size`."""
+        """Return whether nothing is to be expected of it, relative to the objective's `size`."""
         least = self.options.least_gain * size
         if slope * task.best_s < least:
             return True
@@ -295,7 +290,7 @@ class TaskScheduler:
         )
 
     def _slopes(self, tasks: Sequence[TaskProgress]) -> list[float]:
-        """The derivative of the objective by the seconds of each task."""
+        """Return the derivative of the objective by the seconds of each task."""
         latencies = self._latencies(_known(tasks))
         by_network = objective_slopes(self.options, latencies)
         slopes = [

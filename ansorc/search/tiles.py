@@ -170,7 +170,7 @@ def _all_tuples(primes: dict[int, int], levels: int) -> IntArray:
 
 
 def _compositions(total: int, parts: int) -> IntArray:
-    """All tuples of `parts` numbers ≥ 0 with the sum `total`."""
+    """Return all tuples of `parts` numbers ≥ 0 with the sum `total`."""
     if parts == 1:
         return np.array([[total]], dtype=np.int64)
     blocks: list[IntArray] = []

@@ -54,7 +54,7 @@ def _other_settings(records: Records, task: Task, environment: Environment) -> l
 
 
 def _related(records: Records, task: Task) -> Iterator[Task]:
-    """The related tasks, the nearest one first."""
+    """Return the related tasks, the nearest one first."""
     words, numbers = _words(task.dag)
     near: list[tuple[float, str, Task]] = []
     for other in records.tasks():
@@ -72,7 +72,7 @@ def structure_of(dag: ComputeDAG) -> str:
 
 
 def _words(dag: ComputeDAG) -> tuple[str, list[int]]:
-    """The definition without its whole numbers, and these."""
+    """Return the definition without its whole numbers, and these numbers."""
     text = dag.to_text()
     return _NUMBER.sub("#", text), [int(number) for number in _NUMBER.findall(text)]
 

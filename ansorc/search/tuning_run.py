@@ -171,12 +171,12 @@ class TuningRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether its options ask for nothing more, neither trials nor a contest."""
+        """Return whether its options ask for nothing more, neither trials nor a contest."""
         return self._left() <= 0 and self._final.is_decided
 
     @property
     def is_late(self) -> bool:
-        """Whether the time that its options give it is up."""
+        """Return whether the time that its options give it is up."""
         budget = self._options.time_budget
         return budget is not None and time.monotonic() - self._begin >= budget
 

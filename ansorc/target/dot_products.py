@@ -32,7 +32,7 @@ class DotProduct:
     """Whether it adds to the sums; the others only multiply."""
 
     def is_on(self, target: Target) -> bool:
-        """Whether `target` has the instruction."""
+        """Return whether `target` has the instruction."""
         architecture = "x86" if target.is_x86 else "arm"
         is_there = any(name in target.features for name in self.features)
         return not target.is_gpu and architecture == self.architecture and is_there
@@ -62,19 +62,20 @@ DOT_PRODUCTS = (
 
 def dot_products(target: Target, terms: int, left: str, right: str) -> tuple[DotProduct, ...]:
     """Return the instructions of `target` for such operands, the widest first; often none."""
-    return tuple(found for found in _listed(terms, left, right) if found.is_on(target))
+    return tuple(product for product in _find(terms, left, right) if product.is_on(target))
 
 
 def missing_features(target: Target, terms: int, left: str, right: str) -> tuple[str, ...]:
     """Return the features one of which `target` would need; none where its kind has no such one."""
     architecture = "x86" if target.is_x86 else "arm"
-    listed = [f for f in _listed(terms, left, right) if f.architecture == architecture]
-    return tuple(sorted({name for found in listed for name in found.features}))
+    listed = [f for f in _find(terms, left, right) if f.architecture == architecture]
+    return tuple(sorted({name for product in listed for name in product.features}))
 
 
-def _listed(terms: int, left: str, right: str) -> tuple[DotProduct, ...]:
+def _find(terms: int, left: str, right: str) -> tuple[DotProduct, ...]:
+    """Return the instructions that multiply these types, in either order."""
     return tuple(
-        found
-        for found in DOT_PRODUCTS
-        if found.terms == terms and {found.left, found.right} == {left, right}
+        product
+        for product in DOT_PRODUCTS
+        if product.terms == terms and {product.left, product.right} == {left, right}
     )

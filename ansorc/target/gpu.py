@@ -94,12 +94,12 @@ class GpuArchitecture:
 
     @property
     def has_async_copies(self) -> bool:
-        """Whether threads copy from global to shared memory without holding it in registers."""
+        """Return whether threads copy to shared memory without holding data in registers."""
         return int(self.name.removeprefix("sm_")) >= 80
 
     @property
     def has_matrix_tiles(self) -> bool:
-        """Whether a warp multiplies tiles of 16 x 16 and 16 x 8 (`mma.m16n8k16`) and the like."""
+        """Return whether a warp multiplies tiles of 16 x 16 and 16 x 8 (`mma.m16n8k16`)."""
         return int(self.name.removeprefix("sm_")) >= 80
 
     @property

@@ -112,12 +112,15 @@ def block_cycles(kernel: KernelDescription, gpu: Gpu) -> BlockCycles:
         "l2": l2 * share / gpu.l2_bytes_per_cycle,
         "dram": dram * share * gpu.clock_hz / gpu.dram_bytes_per_second,
     }
-    own = (arithmetic + matrix) * machine.schedulers + others + banks
-    return BlockCycles(parts, own + _latencies(kernel, gpu, dram / np.maximum(1, l2)))
+    alone = (arithmetic + matrix) * machine.schedulers + others + banks
+    return BlockCycles(parts, alone + _latencies(kernel, gpu, dram / np.maximum(1, l2)))
 
 
 def _latencies(kernel: KernelDescription, gpu: Gpu, missing: Times) -> Times:
-    """Cycles that a warp alone waits; `missing` is the share of the second level's misses."""
+    """Return the cycles that a lone warp waits.
+
+    `missing` is the share of misses of the second-level cache.
+    """
     latency = gpu.architecture.latencies
     loaded = latency.l2 + (latency.dram - latency.l2) * np.minimum(1, missing)
     has_async, copied = gpu.architecture.has_async_copies, np.zeros(())
@@ -134,7 +137,7 @@ def _latencies(kernel: KernelDescription, gpu: Gpu, missing: Times) -> Times:
 
 
 def _bank_cycles(kernel: KernelDescription, gpu: Gpu) -> tuple[Times, Times]:
-    """Cycles of the banks, and load and store instructions, for one warp."""
+    """Return the cycles of the banks, and the load and store instructions, for one warp."""
     machine = gpu.architecture
     each = REQUEST_BYTES / machine.shared_bytes_per_cycle
     least = WARP_THREADS / machine.memory_lanes
@@ -148,7 +151,7 @@ def _bank_cycles(kernel: KernelDescription, gpu: Gpu) -> tuple[Times, Times]:
 
 
 def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tuple[Times, Times]:
-    """Bytes for one block from and to the second level, and memory."""
+    """Return the bytes of one block from and to the second-level cache, and memory."""
     warps = warps_of(kernel.threads)
     room = np.maximum(0, gpu.architecture.l1_bytes - resident * kernel.shared_bytes)
     l2: Times = np.zeros(np.shape(resident))
@@ -166,8 +169,8 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
         stays = whole + every - wave <= gpu.l2_bytes
         part: Times = np.zeros(())
         if access.tensor:  # all of it is read, whatever the loops tell of requests
-            own = np.prod(np.broadcast_arrays(*access.depends_on), axis=0)
-            part = own * access.tensor_bytes / blocks
+            depends = np.prod(np.broadcast_arrays(*access.depends_on), axis=0)
+            part = depends * access.tensor_bytes / blocks
         read = np.where(stays, whole / blocks, wave / together)
         moved = np.minimum(read, np.maximum(asked, part))
         before = known.get(access.tensor, 0.0) if access.tensor else 0.0
@@ -205,8 +208,10 @@ def wave_bytes(
 
 
 def _resident(kernel: KernelDescription, gpu: Gpu) -> Times:
-    found = resident_blocks(gpu.architecture, kernel.threads, kernel.registers, kernel.shared_bytes)
-    return np.broadcast_arrays(found.astype(float), _product(kernel.grid))[0]
+    blocks = resident_blocks(
+        gpu.architecture, kernel.threads, kernel.registers, kernel.shared_bytes
+    )
+    return np.broadcast_arrays(blocks.astype(float), _product(kernel.grid))[0]
 
 
 def _product(extents: tuple[Numbers, ...]) -> Times:

@@ -39,19 +39,19 @@ def resident_blocks(
         np.asarray(each, np.int64) for each in (threads, registers, shared_bytes)
     )
     warps = np.maximum(1, warps_of(threads))
-    of_a_warp = _rounded(np.maximum(1, registers) * WARP_THREADS, REGISTER_UNIT)
+    of_a_warp = _round_up(np.maximum(1, registers) * WARP_THREADS, REGISTER_UNIT)
     quarter = architecture.registers // architecture.schedulers
     by_registers = quarter // of_a_warp * architecture.schedulers // warps
     unit = 128 if architecture.reserved_shared_bytes else 256
-    taken = _rounded(shared, unit) + architecture.reserved_shared_bytes
+    taken = _round_up(shared, unit) + architecture.reserved_shared_bytes
     by_shared = architecture.shared_bytes // np.maximum(1, taken)
-    found = np.minimum.reduce(
+    blocks = np.minimum.reduce(
         np.broadcast_arrays(
             architecture.blocks, architecture.warps // warps, by_registers, by_shared
         )
     )
     fits = (threads <= MAX_THREADS) & (registers <= MAX_REGISTERS)
-    return np.where(fits & (shared <= architecture.block_shared_bytes), found, 0)
+    return np.where(fits & (shared <= architecture.block_shared_bytes), blocks, 0)
 
 
 def occupancy(
@@ -65,5 +65,6 @@ def occupancy(
     return blocks * warps_of(threads) / architecture.warps
 
 
-def _rounded(value: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+def _round_up(value: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+    """Return `value` rounded up to a multiple of `unit`."""
     return -(-value // unit) * unit

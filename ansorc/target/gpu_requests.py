@@ -37,16 +37,16 @@ def shared_wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
     They do where each thread asks for the same as its neighbour, or each as its neighbour's
     neighbour: half of the words are then asked for twice.
     """
-    found = wavefronts(addresses, width)
+    cycles = wavefronts(addresses, width)
     if width <= BANK_BYTES:
-        return found
+        return cycles
     words = _pieces(addresses, width, BANK_BYTES)
     pairs = words.reshape(*words.shape[:-1], -1, 2 * BANKS)
-    return np.where(are_asked_twice(addresses), _conflicts(pairs).sum(axis=-1), found)
+    return np.where(are_asked_twice(addresses), _conflicts(pairs).sum(axis=-1), cycles)
 
 
 def are_asked_twice(addresses: Addresses) -> NDArray[np.bool_]:
-    """Whether each thread asks for what its neighbour does, or its neighbour's neighbour."""
+    """Return whether each thread asks for the same as its neighbour, or as the one after it."""
     fours = addresses.reshape(*addresses.shape[:-1], -1, 4)
     twice = np.zeros(addresses.shape[:-1], bool)
     for first, second in (([0, 2], [1, 3]), ([0, 1], [2, 3])):
@@ -55,7 +55,7 @@ def are_asked_twice(addresses: Addresses) -> NDArray[np.bool_]:
 
 
 def _conflicts(words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The most distinct words of one bank, of each last axis of `words`."""
+    """Return the most distinct words of one bank, of each last axis of `words`."""
     bank, row = words % BANKS, words // BANKS
     keys = np.sort(bank << 48 | row, axis=-1)
     bank = keys >> 48
@@ -87,11 +87,11 @@ def lines(addresses: Addresses, width: int) -> NDArray[np.int64]:
 
 
 def _pieces(addresses: Addresses, width: int, unit: int) -> NDArray[np.int64]:
-    """The numbers of the units of `unit` bytes that the threads touch, thread by thread."""
+    """Return the numbers of the units of `unit` bytes that the threads touch, thread by thread."""
     step = min(unit, max(width, 1))
     offsets = np.arange(0, max(width, 1), step)
-    found = (addresses[..., None] + offsets) // unit
-    return found.reshape(*addresses.shape[:-1], -1)
+    units = (addresses[..., None] + offsets) // unit
+    return units.reshape(*addresses.shape[:-1], -1)
 
 
 def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -127,11 +127,11 @@ class Target:
 
     @property
     def last_cache_bytes(self) -> int:
-        """What the process may expect to find in the last cache that it used once.
+        """Return how much of the last cache the process can expect to use.
 
-        A third level is shared with whatever runs on the cores that the process has not: it counts
-        as `_SHARED_BYTES` for each core of ours. Without one it is the second level of all cores,
-        of which a GPU's have one together.
+        A third level is shared with programs on the cores that the process does not have. It
+        counts as `_SHARED_BYTES` for each core of ours. Without one it is the second level of all
+        cores, of which a GPU's have one together.
         """
         if self.is_gpu:
             return self.cache_bytes[1]
@@ -165,22 +165,22 @@ class Target:
 
     @property
     def costs(self) -> CoreCosts:
-        """What instructions and bytes cost one core."""
+        """Return the costs of instructions and bytes on one core."""
         return PRESETS[self.cpu or self.arch].costs
 
     @property
     def platform(self) -> Platform:
-        """What all targets of its kind have in common."""
+        """Return what all targets of its kind have in common."""
         return PLATFORMS[self.kind]
 
     @property
     def is_gpu(self) -> bool:
-        """Whether blocks of threads run its programs."""
+        """Return whether blocks of threads run its programs."""
         return self.platform.is_gpu
 
     @property
     def may_be_here(self) -> bool:
-        """Whether it may be this machine: its instruction sets and cores are those detected here.
+        """Return whether it may be this machine: its instruction sets and cores are detected here.
 
         Which GPU is here only its back end can say.
         """
@@ -196,7 +196,7 @@ class Target:
 
     @property
     def is_x86(self) -> bool:
-        """Whether it runs x86-64 code."""
+        """Return whether it runs x86-64 code."""
         return not self.is_gpu and _ARCHITECTURES[self.triple.split("-")[0]] == "x86"
 
     @property
@@ -208,14 +208,14 @@ class Target:
 
     @property
     def stores_masked_fast(self) -> bool:
-        """Whether it stores some lanes of a vector as fast as all."""
+        """Return whether it stores some lanes of a vector as fast as all."""
         return not self.is_gpu and "avx512vl" in self.features
 
     @property
     def asks_ahead(self) -> bool:
-        """Whether a loop that reads memory once gains from prefetches.
+        """Return whether a loop that reads memory once gains from prefetches.
 
-        Taken to be so for all but AMD's cores: on a Zen 4, the only one measured, sums over 64 MiB
+        This is assumed for all but AMD's cores: on a Zen 4, the only one measured, sums over 64 MiB
         and 1 GiB on two cores took 5 to 17 % longer with them.
         """
         return not self.cpu.startswith("znver")
@@ -244,9 +244,10 @@ class Target:
         return 4
 
     def masks_remainders(self, *, in_registers: bool) -> bool:
-        """Whether what is left of whole vectors is one masked vector, not several smaller ones.
+        """Return whether the rest after whole vectors is one masked vector.
 
-        `in_registers` asks about register tiles; else memory is stored to.
+        Else it is several smaller ones. `in_registers` asks about register tiles; else memory is
+        stored to.
         """
         return bool(self.masked_bytes) and (in_registers or self.stores_masked_fast)
 
@@ -304,7 +305,7 @@ def _with_options(target: Target, options: list[str], text: str) -> Target:
     for option in options:
         name, _, value = option.partition("=")
         if name == "-mattr":
-            target = _with_features(target, _changed(target, value))
+            target = _with_features(target, _change_features(target, value))
         elif name == "-cores" and value.isdigit() and int(value) > 0:
             target = replace(target, cores=int(value))
         elif name == "-gpu" and target.is_gpu:
@@ -319,7 +320,8 @@ def _with_options(target: Target, options: list[str], text: str) -> Target:
     return target
 
 
-def _changed(target: Target, changes: str) -> tuple[str, ...]:
+def _change_features(target: Target, changes: str) -> tuple[str, ...]:
+    """Return the features of `target` after the `changes` of -mattr."""
     features = set(target.features)
     for change in changes.split(","):
         sign, name = change[:1], change[1:]
@@ -335,14 +337,17 @@ def _changed(target: Target, changes: str) -> tuple[str, ...]:
 
 
 def _changeable(target: Target) -> Iterable[str]:
-    """The features that an option may add or remove; NEON is in all of aarch64."""
+    """Return the features that an option may add or remove; NEON is in all of aarch64."""
     if target.is_gpu:
         return ()
     return GUARDED_FEATURES if target.is_x86 else ARM_FEATURES
 
 
 def _with_features(target: Target, features: tuple[str, ...]) -> Target:
-    """Vector width and registers follow from the features on x86 (AVX doubles, AVX-512 again)."""
+    """Return the target with these features.
+
+    Vector width and registers follow from them on x86 (AVX doubles, AVX-512 again).
+    """
     if not target.is_x86:
         return replace(target, features=features)
     vector_bytes = 64 if "avx512f" in features else 32 if "avx" in features else 16
@@ -356,7 +361,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """The facts on the first processor; empty where the system has no /proc/cpuinfo."""
+    """Return the facts on the first processor; none where the system has no /proc/cpuinfo."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -392,8 +397,8 @@ def _detect_arm() -> str:
 def cpu_model() -> str:
     """Return the model name that the CPU gives itself."""
     facts = _cpuinfo()
-    own = facts.get("model name") or facts.get("CPU part")
-    return own or platform.processor() or platform.machine()
+    name = facts.get("model name") or facts.get("CPU part")
+    return name or platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:
@@ -404,7 +409,7 @@ def usable_cores() -> int:
 
 
 def _caches(fallback: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The data caches in bytes as Linux tells them; `fallback` for the levels it does not."""
+    """Return the data caches in bytes as Linux states them, other levels from `fallback`."""
     sizes = dict(enumerate(fallback, start=1))
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

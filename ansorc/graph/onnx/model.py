@@ -166,7 +166,7 @@ def with_operator(
 
 
 def is_onnx_operator(node: OnnxNode) -> bool:
-    """Whether the node's operator is one of ONNX's own."""
+    """Return whether the node's operator is one of ONNX's own."""
     domain = _domain(node.proto.domain)
     return onnx.defs.has(node.proto.op_type, max_inclusive_version=node.opset, domain=domain)
 

@@ -33,15 +33,15 @@ def bitwise_xor(a: Scalar, b: Scalar) -> Scalar:
 
 def shift_left(x: Scalar, by: Scalar) -> Scalar:
     """Return x * 2^by of unsigned integers, modulo 2^bits."""
-    return _shifted(x, by, lambda a, factor: a * factor)
+    return _shift(x, by, lambda a, factor: a * factor)
 
 
 def shift_right(x: Scalar, by: Scalar) -> Scalar:
     """Return x // 2^by of unsigned integers."""
-    return _shifted(x, by, lambda a, factor: a // factor)
+    return _shift(x, by, lambda a, factor: a // factor)
 
 
-def _shifted(x: Scalar, by: Scalar, step: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
+def _shift(x: Scalar, by: Scalar, step: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
     kind, result = x.dtype, x
     one = const(1, kind)
     for place in range(kind.bits.bit_length() - 1):

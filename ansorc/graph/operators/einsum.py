@@ -20,7 +20,7 @@ def einsum(tensors: Sequence[Tensor], equation: str, scale: float = 1.0, dtype: 
     Factors are cast to `dtype` first, if it is given. Extents of 1 are broadcast. Raise
     LanguageError where the equation does not fit the shapes.
     """
-    terms, result = _parsed(equation, tensors)
+    terms, result = _parse(equation, tensors)
     extents: dict[str, int] = {}
     for letters, tensor in zip(terms, tensors, strict=True):
         for letter, extent in zip(letters, tensor.shape, strict=True):
@@ -47,7 +47,7 @@ def einsum(tensors: Sequence[Tensor], equation: str, scale: float = 1.0, dtype: 
     return compute(shape, body, AutoName("einsum"), axes=[f"i{d}" for d in range(len(shape))])
 
 
-def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
+def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
     """The letters of the dimensions of each tensor, and of the result; "..." as "0", "1", …."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")

@@ -27,7 +27,7 @@ def _sign(x: Scalar) -> Scalar:
 
 
 def _remainder(a: Scalar, b: Scalar) -> Scalar:
-    """What a division of floats leaves, with the sign of `b`; a zero has that of `a`: PyTorch's.
+    """Return the rest of a division of floats as PyTorch does: with the sign of `b`, zeros of `a`.
 
     Where it is zero `a` is finite, so a times 0 is the zero with its sign.
     """

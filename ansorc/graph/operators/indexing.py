@@ -97,7 +97,7 @@ def scatter_elements(
         ]
         return all_of(equal(found, i[place]), *tests)
 
-    return _scattered(data, updates, k, matches, source, combine)
+    return _scatter(data, updates, k, matches, source, combine)
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "none") -> Tensor:
@@ -119,7 +119,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "n
         places = [_place(indices[k, d], data.shape[d], (data.name, d)) for d in range(count)]
         return all_of(*(equal(place, i[d]) for d, place in enumerate(places)))
 
-    return _scattered(data, updates, k, matches, source, combine)
+    return _scatter(data, updates, k, matches, source, combine)
 
 
 def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) -> Tensor:
@@ -205,7 +205,7 @@ def masked_scatter(data: Tensor, mask: Tensor, places: Tensor, source: Tensor) -
     return compute(data.shape, body, AutoName("masked_scatter"))
 
 
-def _scattered(
+def _scatter(
     data: Tensor,
     updates: Tensor,
     k: ReduceAxis,

@@ -34,11 +34,11 @@ def standardize(
     share = 1.0 / math.prod(data.shape[place] for place in places)
     kept = [1 if d in places else extent for d, extent in enumerate(data.shape)]
     inner = {d: reduce_axis(data.shape[d], f"k{d}") for d in places}
-    outer = _collapsed(places)
+    outer = _collapse(places)
     mean = _mean(data, kept, inner, share) if centered else None
 
     def squares(*i: Scalar) -> Reduction:
-        element = data[_filled(i, inner)]
+        element = data[_fill(i, inner)]
         if mean is not None:
             element = element - mean[outer(i)]
         return sum(element * element, axis=list(inner.values()))
@@ -61,11 +61,11 @@ def lp_normalize(data: Tensor, axis: int = -1, p: int = 2) -> Tensor:
     """Return `data` divided by its p-norm along `axis`, 0 where that is 0."""
     place = axis_number("lp_normalize", data, axis)
     inner = {place: reduce_axis(data.shape[place], "k")}
-    outer = _collapsed([place])
+    outer = _collapse([place])
     kept = [1 if d == place else extent for d, extent in enumerate(data.shape)]
     total = compute(
         kept,
-        lambda *i: sum(power_of_size(data[_filled(i, inner)], p), axis=inner[place]),
+        lambda *i: sum(power_of_size(data[_fill(i, inner)], p), axis=inner[place]),
         AutoName("lp_normalize.sum"),
     )
     norm = compute(kept, lambda *i: root(total[i], p), AutoName("lp_normalize.norm"))
@@ -110,19 +110,19 @@ def _mean(
 ) -> Tensor:
     total = compute(
         kept,
-        lambda *i: sum(data[_filled(i, inner)], axis=list(inner.values())),
+        lambda *i: sum(data[_fill(i, inner)], axis=list(inner.values())),
         AutoName("standardize.sum"),
     )
     return compute(kept, lambda *i: total[i] * share, AutoName("standardize.mean"))
 
 
-def _filled(indices: Sequence[Scalar], inner: Mapping[int, Scalar]) -> tuple[Scalar, ...]:
-    """The indices, those of the reduced dimensions replaced by their reduce axes."""
+def _fill(indices: Sequence[Scalar], inner: Mapping[int, Scalar]) -> tuple[Scalar, ...]:
+    """Return the indices, those of the reduced dimensions replaced by their reduce axes."""
     return tuple(inner.get(d, index) for d, index in enumerate(indices))
 
 
-def _collapsed(places: Sequence[int]) -> Callable[[Sequence[Scalar]], tuple[Scalar, ...]]:
-    """What makes indices of `data` those of a tensor with extents of 1 at `places`."""
+def _collapse(places: Sequence[int]) -> Callable[[Sequence[Scalar]], tuple[Scalar, ...]]:
+    """Return a function from indices of `data` to those with extents of 1 at `places`."""
     zero = scalar.const(0, "int64")
     return lambda indices: tuple(zero if d in places else i for d, i in enumerate(indices))
 

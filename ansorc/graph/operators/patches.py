@@ -90,7 +90,7 @@ def deformable_conv2d(
             start.astype(offset.dtype) + offset[n, number * 2 + d, y, x]
             for d, start in enumerate(starts)
         ]
-        found = _mixed(data, n, c, places, (height, width))
+        found = _mix(data, n, c, places, (height, width))
         return found * mask[0][n, number, y, x] if mask else found
 
     sampled = compute((batch, inputs, *kernel, *size), tap, AutoName("deformable_conv2d.taps"))
@@ -104,7 +104,7 @@ def deformable_conv2d(
     return compute((batch, outputs, *size), body, AutoName("deformable_conv2d"))
 
 
-def _mixed(
+def _mix(
     data: Tensor, n: Scalar, c: Scalar, places: Sequence[Scalar], extents: Sequence[int]
 ) -> Scalar:
     """The linear mixture of the four elements around a place, zeros outside of the image."""

@@ -125,7 +125,7 @@ def quantize_by_range(data: Tensor) -> Sequence[Tensor]:
 def _parameter(
     operator: str, data: Tensor, scale: Tensor, axis: int, block: int
 ) -> Callable[[Tensor, Sequence[Scalar]], Scalar]:
-    """What reads a scale or zero point for an element; raise LanguageError where it cannot."""
+    """Return a function that reads a scale or zero point for an element; raise LanguageError."""
     if scale.shape in ((), (1,)):
         return lambda tensor, _: as_scalar(tensor[(0,) * len(tensor.shape)])
     place = axis_number(operator, data, axis)

@@ -124,7 +124,7 @@ def cumulative_min(data: Tensor, axis: int) -> Tensor:
 
 @dataclass(frozen=True)
 class _Accumulation:
-    """What is accumulated: how many elements are combined, and how two, and what changes none."""
+    """An accumulation: how many elements are combined, how two are, and the neutral element."""
 
     combine: Callable[..., Reduction]
     join: Callable[[Scalar, Scalar], Scalar]

@@ -201,7 +201,7 @@ def max_roi_pool(data: Tensor, rois: Tensor, size: Sequence[int], scale: float =
     def ends(r: Scalar, p: Scalar, d: int) -> list[Scalar]:
         """The first element of a bin, and the one behind its last, as floats."""
         given = [rois[r, const(place, "int64")] * scale for place in (2 - d, 4 - d)]
-        first, last = map(_rounded, given)
+        first, last = map(_round, given)
         length = maximum(last - first + 1.0, 1.0) / float(size[d])
         found = [floor(cast(p, rois.dtype) * length), ceil((cast(p, rois.dtype) + 1.0) * length)]
         return [minimum(maximum(one + first, 0.0), float(data.shape[2 + d])) for one in found]
@@ -227,7 +227,7 @@ def max_roi_pool(data: Tensor, rois: Tensor, size: Sequence[int], scale: float =
     return compute(shape, body, name)
 
 
-def _rounded(x: Scalar) -> Scalar:
+def _round(x: Scalar) -> Scalar:
     """The nearest whole number, half away from 0."""
     return if_then_else(x < 0.0, 0.0 - floor(0.5 - x), floor(x + 0.5))
 

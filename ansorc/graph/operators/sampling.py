@@ -60,7 +60,7 @@ def grid_sample(
         def body(*i: Scalar) -> Scalar:
             extent = data.shape[d + 2]
             along = _in_elements(grid[(*i, rank - 1 - d)], extent, is_aligned=align_corners)
-            return _moved(along, extent, mode, padding, **flags)
+            return _move(along, extent, mode, padding, **flags)
 
         return compute(grid.shape[:-1], body, stage_name(name, f"place{d}"))
 
@@ -124,7 +124,7 @@ def roi_align(
         tests, taps = list[Scalar](), list[list[tuple[Scalar, Scalar]]]()
         for place, extent in found:
             tests.append(all_of(place >= -1.0, place <= float(extent)))
-            taps.append(_clamped_taps(place, extent, data.dtype))
+            taps.append(_clamp_taps(place, extent, data.dtype))
         terms = [data[image, c, y, x] * (high * wide) for (high, y), (wide, x) in product(*taps)]
         total = terms[0]
         for term in terms[1:]:
@@ -153,7 +153,7 @@ def _roi_places(
     return compute((rois.shape[0], bins, samples), body, name)
 
 
-def _clamped_taps(place: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
+def _clamp_taps(place: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
     """The weights and places of the two elements around `place`, which is moved inside."""
     inside = minimum(maximum(place, 0.0), extent - 1.0)
     low = floor(inside)
@@ -175,13 +175,13 @@ class SampledAxis:
         index = cast(first, INT64) + offset
         weight = _weight(place - first, mode, offset, self._dtype)
         if self._padding == "reflection":
-            index = self._reflected(index)
+            index = self._reflect(index)
         inside = None
         if self._padding == "zeros":
             inside = all_of(index >= 0, index < self._extent)
         return weight, minimum(maximum(index, 0), self._extent - 1), inside
 
-    def _reflected(self, index: Scalar) -> Scalar:
+    def _reflect(self, index: Scalar) -> Scalar:
         last = self._extent - 1
         if self._is_aligned:
             return const(0, "int64") if not last else last - abs(last - index % (2 * last))
@@ -207,7 +207,7 @@ def _in_elements(along: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
     return ((along + 1.0) * float(extent) - 1.0) * 0.5
 
 
-def _moved(
+def _move(
     place: Scalar,
     extent: int,
     mode: str,
@@ -220,10 +220,10 @@ def _moved(
     if mode == "cubic":
         return place if padding == "reflection" else _near(place, extent)
     if mode == "linear":
-        return _padded(place, extent, padding, is_aligned=is_aligned)
+        return _pad(place, extent, padding, is_aligned=is_aligned)
     if reflect_first:
-        return round(_padded(place, extent, padding, is_aligned=is_aligned))
-    return _padded(round(place), extent, padding, is_aligned=is_aligned)
+        return round(_pad(place, extent, padding, is_aligned=is_aligned))
+    return _pad(round(place), extent, padding, is_aligned=is_aligned)
 
 
 def _near(place: Scalar, extent: int) -> Scalar:
@@ -231,15 +231,15 @@ def _near(place: Scalar, extent: int) -> Scalar:
     return minimum(maximum(place, -3.0), extent + 2.0)
 
 
-def _padded(place: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
+def _pad(place: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
     """A place in elements, moved inside as the padding says."""
     if padding == "zeros":
         return _near(place, extent)
-    inside = _reflected(place, extent, is_aligned=is_aligned) if padding == "reflection" else place
+    inside = _reflect(place, extent, is_aligned=is_aligned) if padding == "reflection" else place
     return minimum(maximum(inside, 0.0), extent - 1.0)
 
 
-def _reflected(place: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
+def _reflect(place: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
     """A place, reflected at the outermost elements (`is_aligned`), or at the image's borders."""
     low, high = (0.0, extent - 1.0) if is_aligned else (-0.5, extent - 0.5)
     span = high - low

@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements lie one after the other, the last index first."""
+        """Return whether the elements lie one after the other, the last index first."""
         steps = [prod(self.shape[n + 1 :]) for n in range(len(self.shape))]
         pairs = zip(self.shape, self.strides, steps, strict=True)
         return all(extent == 1 or stride == step for extent, stride, step in pairs)

@@ -49,15 +49,15 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
         reader.name in tiled or reader.origin.making is Making.CACHE_READ
         for reader in partial.state.readers(name)
     )
-    found: list[PartialSketch] = []
+    placed: list[PartialSketch] = []
     for place in _places(partial, stage):
         try:
-            made = place_at(partial, name, place)
+            candidate = place_at(partial, name, place)
         except ScheduleError:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
-        if may_repeat or not _is_repeated(made.state, made.stage(name)):
-            found.append(made)
-    return found
+        if may_repeat or not _is_repeated(candidate.state, candidate.stage(name)):
+            placed.append(candidate)
+    return placed
 
 
 def _is_repeated(state: State, stage: Stage) -> bool:
@@ -92,7 +92,7 @@ def place_at(partial: PartialSketch, name: str, place: LoopRef | str) -> Partial
 
 
 def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
-    """All places in order of preference.
+    """Return all places in order of preference.
 
     Whole tensors serve the many passes of a tiled reader well. What a reader uses once is best
     computed just before, while it is in a cache; what is only moved is best read where it lies.
@@ -112,16 +112,19 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
 
 
 def _is_moved_once(partial: PartialSketch, stage: Stage) -> bool:
-    """Whether a stage only moves elements, and its only reader uses each once, as a border does."""
+    """Return whether a stage only moves elements, each of which its only reader uses once.
+
+    A border is such a stage.
+    """
     (reader, *others) = partial.state.readers(stage.name)
-    found = [simple_access(reader.op, access) for access in reads_of(reader.op, stage.op)]
-    is_once = len(found) == 1 and found[0] is not None and not found[0].has_repeated_axis
+    accesses = [simple_access(reader.op, access) for access in reads_of(reader.op, stage.op)]
+    is_once = len(accesses) == 1 and accesses[0] is not None and not accesses[0].has_repeated_axis
     is_plain = not others and not reader.op.reduce_axes
     return is_plain and is_once and isinstance(stage.op.body, Load)
 
 
 def _loops_around(partial: PartialSketch, stage: Stage) -> Iterable[LoopRef]:
-    """The loops around all readers of `stage` that end a tile level, outermost first."""
+    """Return the loops around all readers of `stage` that end a tile level, outermost first."""
     readers = partial.state.readers(stage.name)
     if any(len(partial.state.chain(reader)) >= MAX_DEPTH for reader in readers):
         return ()
@@ -131,13 +134,14 @@ def _loops_around(partial: PartialSketch, stage: Stage) -> Iterable[LoopRef]:
 
 
 def _path(partial: PartialSketch, reader: Stage) -> Iterable[LoopRef]:
+    """Yield the loops around `reader` and its own outer loops that end a tile level."""
     for outer, count in partial.state.chain(reader):
         yield from _level_ends(partial, outer, outer.iterators[:count])
     yield from _level_ends(partial, reader, _outer_loops(partial, reader))
 
 
 def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Loop, ...]:
-    """The loops inside which something may be computed: not those of the innermost tiles.
+    """Return the loops inside which something may be computed: not those of the innermost tiles.
 
     A tiled stage is entered up to its outermost reduce level (its two innermost levels are left
     out if it has none), any other up to its first reduce loop or its last loop, which is to be
@@ -160,14 +164,14 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Loop, ...]:
 
 
 def _level_ends(partial: PartialSketch, stage: Stage, loops: tuple[Loop, ...]) -> Iterable[LoopRef]:
-    """The loops after which a new tile level begins; all of a stage that has no levels."""
+    """Yield the loops after which a new tile level begins; all of a stage without levels."""
     tiled = {tile.stage for tile in partial.register_tiles}
     is_shaped = any(variable.stage == stage.name for variable in partial.variables)
     has_levels = stage.name in tiled or (bool(stage.relations) and not is_shaped)
     real = [iterator for iterator in loops if iterator.extent != 1]
-    for place, iterator in enumerate(real):
-        is_last = place + 1 == len(real)
-        if is_last or not has_levels or _starts_level(iterator, real[place + 1]):
+    for number, iterator in enumerate(real):
+        is_last = number + 1 == len(real)
+        if is_last or not has_levels or _starts_level(iterator, real[number + 1]):
             yield stage.name, iterator.name
 
 
@@ -209,25 +213,26 @@ def completed(
         if not stage.is_inlined:
             partials = placement.placed(partials, stage.name, max_locations)
     return tuple(
-        _annotated(marked(partial, placement.marked_last), unroll_limits) for _, partial in partials
+        _annotate(marked(partial, placement.marked_last), unroll_limits) for _, partial in partials
     )
 
 
 def _best_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
-    """The most promising sketches with the stage `name` placed and its loops made ready."""
-    found = [
-        (rank + place, shaped(placed, name))
+    """Return the most promising sketches with the stage `name` placed and its loops shaped."""
+    ranked = [
+        (rank + position, shaped(placed, name))
         for rank, partial in partials
-        for place, placed in enumerate(placements(partial, name))
+        for position, placed in enumerate(placements(partial, name))
     ]
-    return sorted(found, key=_rank)[:most]
+    return sorted(ranked, key=_rank)[:most]
 
 
 def _rank(entry: RankedSketch) -> int:
     return entry[0]
 
 
-def _annotated(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
+def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
+    """Return the finished sketch with choices of parallel loops and of unrolling."""
     choices: list[Choice] = []
     for stage in partial.state.stages:
         if isinstance(stage.attach, Root):

@@ -57,26 +57,27 @@ class TensorizeDotProduct:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is the only one that fits, and its readers allow it."""
-        return Verdict.APPLY if self._made(partial, stage) else Verdict.SKIP
+        return Verdict.APPLY if self._variants(partial, stage) else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield it with a panel of the weights in cache, then with the weights where they are."""
-        yield from self._made(partial, stage)
+        yield from self._variants(partial, stage)
 
-    def _made(self, partial: PartialSketch, stage: str) -> list[PartialSketch]:
+    def _variants(self, partial: PartialSketch, stage: str) -> list[PartialSketch]:
+        """Return the sketches with `stage` computed by an instruction, none if it does not fit."""
         if is_made(partial, stage) or not partial.stage(stage).is_untouched:
             return []
         matches = (_match(op, partial.target) for op in partial.state.dag.ops)
-        found = [match for match in matches if match is not None]
-        if [match.stage for match in found] != [stage]:
+        fitting = [match for match in matches if match is not None]
+        if [match.stage for match in fitting] != [stage]:
             return []
-        made: list[PartialSketch] = []
+        sketches: list[PartialSketch] = []
         for is_packed in (True, False):
             try:
-                made.append(_tensorized(partial, found[0], is_packed=is_packed))
+                sketches.append(_tensorize(partial, fitting[0], is_packed=is_packed))
             except ScheduleError:
                 continue  # a producer or consumer does not allow this form
-        return made
+        return sketches
 
 
 def is_tensorized(sketch: Sketch) -> bool:
@@ -95,6 +96,7 @@ class _Match:
 
 
 def _match(op: ComputeOp, target: Target) -> _Match | None:
+    """Return how an instruction can compute `op`, else None."""
     pair = factors(op.body)
     if pair is None or len(op.axes) < 2 or not op.reduce_axes:
         return None
@@ -111,6 +113,7 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
 
 
 def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
+    """Return whether the target has an instruction for the factors of `op`."""
     pair = factors(op.body)
     assert pair is not None
     names = [dtype_of(factor).name for factor in pair]
@@ -120,7 +123,8 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
     return bool(is_there) and backend_of(target).capabilities(target).dot_products
 
 
-def _tensorized(partial: PartialSketch, match: _Match, *, is_packed: bool) -> PartialSketch:
+def _tensorize(partial: PartialSketch, match: _Match, *, is_packed: bool) -> PartialSketch:
+    """Return the sketch with the stage and its consumer tiled around the instruction."""
     name = match.stage
     if fusible_consumer(partial, name) is None:
         written = partial.then(CacheWrite(name, CACHE_SCOPE))
@@ -147,9 +151,9 @@ def _tensorized(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Pa
         partial = _with_panel(partial, match.weight, name, (consumer.name, loops[0]))
     for other in [s.op for s in partial.state.stages if s.name != name and s.is_untouched]:
         partial = partial.then(*_column_sum_steps(partial, other, match.function))
-    own = partial.stage(name).op.axes
+    space = partial.stage(name).op.axes
     tile = RegisterTile(
-        name, tuple(v.name for v in variables), (own[-2].name, own[-1].name), vector=1
+        name, tuple(v.name for v in variables), (space[-2].name, space[-1].name), vector=1
     )
     words = f"{match.function} {match.stage}" + f", pack {match.weight}" * is_packed
     return replace(
@@ -163,16 +167,17 @@ def _tensorized(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Pa
 def _outer_axes(
     op: ComputeOp, weight: str, consumer: ComputeOp
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The outer axes of the consumer that choose other weights, and those that read the same."""
+    """Return the consumer's outer axes that choose other weights, and those that do not."""
     (load,) = (each for each in op.loads if each.buffer.name == weight)
-    own, axes = op.axes[:-2], consumer.axes[:-2]
-    pairs = [(each.name, axis.name) for each, axis in zip(own, axes, strict=True)]
+    own_axes, axes = op.axes[:-2], consumer.axes[:-2]
+    pairs = [(each.name, axis.name) for each, axis in zip(own_axes, axes, strict=True)]
     moves = [any(step_along(i, name) for i in load.indices) for name, _ in pairs]
     before = tuple(name for (_, name), moved in zip(pairs, moves, strict=True) if moved)
     return before, tuple(name for (_, name), moved in zip(pairs, moves, strict=True) if not moved)
 
 
 def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, TileVariable]:
+    """Return the tile variables of rows and columns."""
     lanes = partial.target.vector_bytes // INT32.bytes
     row, column = consumer.op.axes[-2:]
     return (
@@ -182,8 +187,9 @@ def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, T
 
 
 def _inner_steps(op: ComputeOp, function: str) -> Iterator[Step]:
-    *others, axis = (own.name for own in op.reduce_axes)
-    space = tuple(own.name for own in op.axes)
+    """Yield the steps that make the instruction of the innermost loop."""
+    *others, axis = (each.name for each in op.reduce_axes)
+    space = tuple(each.name for each in op.axes)
     split = Split(op.name, axis, (DOT_FUNCTIONS[function],))
     outer, inner = split.made
     yield from (split, Reorder(op.name, (*others, outer, *space, inner)))

@@ -65,21 +65,21 @@ def generate(
         if not partial.pending:
             finished.append(partial.sketch())
         else:
-            work += reversed(_derived(partial, rules, notes))
+            work += reversed(_derive(partial, rules, notes))
     return tuple(finished)
 
 
-def _derived(
+def _derive(
     partial: PartialSketch, rules: Sequence[SketchRule], notes: list[RuleFailure]
 ) -> list[PartialSketch]:
-    """The sketches that the rules make of the next pending stage."""
+    """Return the sketches that the rules make of the next pending stage."""
     stage = partial.pending[-1]
     visited = replace(partial, pending=partial.pending[:-1])
-    found: list[PartialSketch] = []
+    derived: list[PartialSketch] = []
     for rule in rules:
         name = rule_name(rule)
         try:
-            verdict, made = _asked(rule, visited, stage)
+            verdict, made = _ask(rule, visited, stage)
         except Exception as error:  # noqa: BLE001 - a rule is a user's code; it costs its sketches
             failure = RuleFailure(name, stage, reason_of(error))
             notes += [] if failure in notes else [failure]
@@ -87,16 +87,19 @@ def _derived(
         for new in made:
             is_own = isinstance(rule, UserRule)
             applied = Application(name, stage, len(new.state.steps), is_own)
-            found.append(replace(new, derivation=(*partial.derivation, applied)))
+            derived.append(replace(new, derivation=(*partial.derivation, applied)))
         if verdict is Verdict.APPLY_AND_STOP:
             break
-    return found
+    return derived
 
 
-def _asked(
+def _ask(
     rule: SketchRule, partial: PartialSketch, stage: str
 ) -> tuple[Verdict, list[PartialSketch]]:
-    """What a rule answers, and the sketches that it makes; raise an error if they are none."""
+    """Return the verdict of a rule, and the sketches that it makes.
+
+    Raise an error if they are no sketches.
+    """
     verdict = rule.verdict(partial, stage)
     _check_verdict(verdict)
     if verdict is Verdict.SKIP:

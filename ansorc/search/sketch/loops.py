@@ -52,29 +52,29 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
         return partial
     along = adjoining_terms(partial, stage.op)
     if along is not None:
-        return _ordered(partial, name, _with_last(stage, along))
+        return _reorder(partial, name, _with_last(stage, along))
     if contiguous is None:
         return partial
     across = transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
         return _in_blocks(partial, stage, across, contiguous)
-    for place, axis in enumerate(stage.op.axes[:contiguous]):
-        rows = _rows_together(partial, stage, place, contiguous)
+    for number, axis in enumerate(stage.op.axes[:contiguous]):
+        rows = _rows_together(partial, stage, number, contiguous)
         partial = partial.then(Split(name, axis.name, (rows,))) if rows > 1 else partial
     if partial.stage(name) is not stage:
         return partial
     axes = stage.op.axes
     inner = axes[contiguous].name
-    outer = [axis.name for place, axis in enumerate(axes) if place != contiguous]
+    outer = [axis.name for number, axis in enumerate(axes) if number != contiguous]
     is_split = isinstance(stage.attach, Root) and _wants_split(partial, stage.op, contiguous)
     if is_split:
-        partial = _split(partial, stage, axes[contiguous])
+        partial = _split_contiguous(partial, stage, axes[contiguous])
         divided = partial.stage(name)
         outer, inner = [*outer, divided.loop(inner, 0)], divided.loop(inner, 1)
     reduce = [axis.name for axis in stage.op.reduce_axes]
     if reduce and not is_split and not reads_along(stage.op, inner):
         return partial
-    return _ordered(partial, name, (*outer, *reduce, inner))
+    return _reorder(partial, name, (*outer, *reduce, inner))
 
 
 def marked(
@@ -93,8 +93,8 @@ def marked(
             partial = _hints_unrolled(partial, stage)
             partial = mark_last(partial, partial.stage(stage.name))
             continue
-        for place, iterator in enumerate(tile.iterators):
-            mark = Vectorize if place == tile.vector else Unroll
+        for number, iterator in enumerate(tile.iterators):
+            mark = Vectorize if number == tile.vector else Unroll
             partial = partial.then(mark(stage.name, iterator))
         partial = _hints_unrolled(partial, partial.stage(stage.name))
     return partial
@@ -126,14 +126,14 @@ def parallel_loops(partial: PartialSketch, stage: Stage) -> tuple[str, ...]:
 
     They end with the first loop in which another stage is computed, so that fusing is legal.
     """
-    found: list[str] = []
+    fusible: list[str] = []
     for iterator in stage.iterators:
         if iterator.kind is not AxisKind.SPACE or not _is_free(iterator):
             break
-        found.append(iterator.name)
+        fusible.append(iterator.name)
         if partial.state.stages_inside(stage.name, iterator.name):
             break
-    return tuple(found)
+    return tuple(fusible)
 
 
 def reads_along(op: ComputeOp, axis: str) -> bool:
@@ -170,13 +170,13 @@ def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
     least = NARROW_SIDE if partial.target.vector_bytes < 4 * lanes else lanes // 2
     if contiguous is None or op.reduce_axes or op.axes[contiguous].extent < max(least, 2):
         return None
-    own = op.axes[contiguous].name
-    for place, axis in enumerate(op.axes):
-        if place != contiguous and axis.extent >= max(least, 2):
+    along = op.axes[contiguous].name
+    for number, axis in enumerate(op.axes):
+        if number != contiguous and axis.extent >= max(least, 2):
             for load in op.loads:
-                strided = any(step_along(index, own) for index in load.indices[:-1])
+                strided = any(step_along(index, along) for index in load.indices[:-1])
                 if strided and step_along(load.indices[-1], axis.name) == 1:
-                    return place
+                    return number
     return None
 
 
@@ -213,17 +213,17 @@ def gathers_once(op: ComputeOp, axis: str, terms: str) -> bool:
 def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: int) -> PartialSketch:
     """Return the sketch with two axes of `stage` divided, and their inner loops inside."""
     op, lanes = stage.op, partial.lanes(stage.op)
-    for place in (across, contiguous):
-        axis = op.axes[place]
+    for number in (across, contiguous):
+        axis = op.axes[number]
         ragged = (lanes,) if axis.extent > lanes and axis.extent % lanes else ()
         variable = tile_variable(stage, axis, 2, BLOCK_VECTORS * lanes, lanes)
         variable = replace(variable, ragged=ragged, whole=whole_level(op, axis, 2))
         partial = replace(partial, variables=(*partial.variables, variable))
         partial = partial.then(Split(op.name, axis.name, (Hole(variable.name, (1,)),)))
     divided = partial.stage(op.name)
-    inner = [divided.loop(op.axes[place].name, 1) for place in (across, contiguous)]
+    inner = [divided.loop(op.axes[number].name, 1) for number in (across, contiguous)]
     outer = [it.name for it in divided.iterators if it.name not in inner]
-    return _ordered(partial, op.name, (*outer, *inner))
+    return _reorder(partial, op.name, (*outer, *inner))
 
 
 def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous: int) -> int:
@@ -242,9 +242,9 @@ def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous:
         for index in (i for each in sums for read in reads_of(reader.op, each.op) for i in read):
             match index:
                 case Binary(BinaryOp.FLOORDIV, Var(name), Const(size)):
-                    own = [each.name for each in reader.op.axes].index(name)
+                    number = [each.name for each in reader.op.axes].index(name)
                     is_own = reader is stage and name == axis.name
-                    if is_own or any(access[own] == Var(axis.name) for access in accesses):
+                    if is_own or any(access[number] == Var(axis.name) for access in accesses):
                         rows = int(size)
                 case _:
                     pass
@@ -257,6 +257,7 @@ def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous:
 
 
 def _wants_split(partial: PartialSketch, op: ComputeOp, contiguous: int) -> bool:
+    """Return whether the contiguous axis of a root stage is to be split."""
     extent = op.axes[contiguous].extent
     if extent <= partial.lanes(op) or whole_level(op, op.axes[contiguous], 2) is not None:
         return False
@@ -264,7 +265,8 @@ def _wants_split(partial: PartialSketch, op: ComputeOp, contiguous: int) -> bool
     return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * partial.target.cores
 
 
-def _split(partial: PartialSketch, stage: Stage, axis: Axis) -> PartialSketch:
+def _split_contiguous(partial: PartialSketch, stage: Stage, axis: Axis) -> PartialSketch:
+    """Return the sketch with the contiguous axis of `stage` split."""
     op, lanes = stage.op, partial.lanes(stage.op)
     limit = partial.target.vector_registers * lanes if op.reduce_axes else axis.extent
     if op.reduce_axes and not reads_along(op, axis.name):
@@ -287,10 +289,12 @@ def _adjoin(op: ComputeOp, name: str) -> bool:
 
 
 def _with_last(stage: Stage, name: str) -> tuple[str, ...]:
+    """Return the loops of `stage` with the loop `name` last."""
     return (*(it.name for it in stage.iterators if it.name != name), name)
 
 
-def _ordered(partial: PartialSketch, name: str, order: tuple[str, ...]) -> PartialSketch:
+def _reorder(partial: PartialSketch, name: str, order: tuple[str, ...]) -> PartialSketch:
+    """Return the sketch with the loops of a stage in this order."""
     current = tuple(iterator.name for iterator in partial.stage(name).iterators)
     return partial if order == current else partial.then(Reorder(name, order))
 
@@ -321,7 +325,7 @@ def _hints_unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
 
 
 def _innermost(stage: Stage) -> Iterator[tuple[Loop, str]]:
-    """The loops of the innermost tile and their axes, from the inside out."""
+    """Yield the loops of the innermost tile and their axes, from the inside out."""
     seen: set[str] = set()
     for iterator in reversed(stage.iterators):
         if iterator.axis in seen:

@@ -49,15 +49,15 @@ def packed(sketch: Sketch) -> Iterator[Sketch]:
     partial = PartialSketch.of(sketch)
     for tile in sketch.register_tiles:
         stage = partial.stage(tile.stage)
-        place = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
-        operands = vector_operands(stage) if place else {}
+        loop = "" if "no_cache_read" in dict(stage.op.hints) else _panel_loop(stage)
+        operands = vector_operands(stage) if loop else {}
         for operand, dimension in operands.items():
             if operand in partial.state.rewritten:
                 continue
             try:
                 read = partial.then(CacheRead(operand, CACHE_SCOPE, (stage.name,)))
                 (copy,) = read.state.beyond(partial.state)
-                filled = read.then(ComputeAt(copy.name, stage.name, place))
+                filled = read.then(ComputeAt(copy.name, stage.name, loop))
             except ScheduleError:
                 continue  # the operand is computed inside this stage's own loops
             made = _in_panels(filled, copy.name, tile, dimension)
@@ -91,7 +91,7 @@ def vector_operands(stage: Stage) -> dict[str, int]:
         return {}
     name = stage.op.axes[contiguous].name
     reduce = [axis.name for axis in stage.op.reduce_axes]
-    found: dict[str, set[int | None]] = {}
+    dimensions: dict[str, set[int | None]] = {}
     for load in (node for node in stage.op.nodes() if isinstance(node, Load) and node.indices):
         forms = [affine(index) for index in load.indices]
         known = [{} if form is None else form.terms for form in forms]
@@ -100,13 +100,13 @@ def vector_operands(stage: Stage) -> dict[str, int]:
         fits = None not in forms and len(along) == 1 and known[along[0]][name] == 1
         adjoins = name in known[-1] or any(known[-1].get(each) == 1 for each in reduce)
         fits = fits and is_reused and adjoins
-        found.setdefault(load.buffer.name, set()).add(along[0] if fits else None)
-    pairs = ((tensor, *places) for tensor, places in found.items() if len(places) == 1)
+        dimensions.setdefault(load.buffer.name, set()).add(along[0] if fits else None)
+    pairs = ((tensor, *places) for tensor, places in dimensions.items() if len(places) == 1)
     return {tensor: dimension for tensor, dimension in pairs if dimension is not None}
 
 
 def _panel_loop(stage: Stage) -> str:
-    """The last loop of the outermost reduce level; "" for a stage without one."""
+    """Return the last loop of the outermost reduce level; "" for a stage without one."""
     places = [n for n, it in enumerate(stage.iterators) if it.kind is AxisKind.REDUCE]
     if not places:
         return ""

@@ -42,9 +42,10 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
 
 
 def _is_in_long_chain(partial: PartialSketch, stage: Stage) -> bool:
-    """Whether one of many stages is read element by element: it is then computed once.
+    """Return whether `stage` is one of many and is read element by element.
 
-    A few of them may be worth loops of their own, which are tried; of many that takes too long.
+    It is then computed once. A few such stages may be worth loops of their own, which are tried.
+    For many stages that takes too long.
     """
     readers = partial.state.readers(stage.name)
     if len(partial.state.dag.ops) <= FEW_STAGES or len(readers) != 1 or stage.op.reduce_axes:
@@ -52,10 +53,10 @@ def _is_in_long_chain(partial: PartialSketch, stage: Stage) -> bool:
     op = readers[0].op
     accesses = reads_of(op, stage.op)
     ranges = {axis.name: (0, axis.extent - 1) for axis in op.axes}
-    space, own = (prod(axis.extent for axis in each.axes) for each in (op, stage.op))
+    space, own_space = (prod(axis.extent for axis in each.axes) for each in (op, stage.op))
     return (
         not op.reduce_axes
-        and space == own
+        and space == own_space
         and len(set(accesses)) == 1
         and is_inside(stage.op.buffer, accesses[0], ranges)
         and simple_access(op, accesses[0]) is not None
@@ -63,7 +64,7 @@ def _is_in_long_chain(partial: PartialSketch, stage: Stage) -> bool:
 
 
 def _is_last_before_transposition(partial: PartialSketch, stage: Stage) -> bool:
-    """Whether what a reduction is made into element by element goes on to be transposed.
+    """Return whether `stage` is computed from a reduction and its reader transposes it.
 
     It stays in the tiles of the reduction then, and what is transposed is a copy, in blocks.
     """
@@ -77,12 +78,13 @@ def _is_last_before_transposition(partial: PartialSketch, stage: Stage) -> bool:
 
 
 def _is_made_of_sums(partial: PartialSketch, stage: Stage) -> bool:
-    """Whether `stage` is computed element by element from a reduction."""
+    """Return whether `stage` is computed element by element from a reduction."""
     read = [partial.state.find(buffer.name) for buffer in stage.op.reads]
-    sources = [one for one in read if one is not None]
+    sources = [source for source in read if source is not None]
     return any(
-        bool(one.op.reduce_axes) or (strictly_inlineable(one.op) and _is_made_of_sums(partial, one))
-        for one in sources
+        bool(source.op.reduce_axes)
+        or (strictly_inlineable(source.op) and _is_made_of_sums(partial, source))
+        for source in sources
     )
 
 
@@ -154,11 +156,14 @@ def is_cache_write(partial: PartialSketch, name: str) -> bool:
 
 
 def _is_elementwise(reader: Stage, source: Stage) -> bool:
-    """Whether the reader's axes index the source in order; those of extent 1 do not matter."""
+    """Return whether the reader's axes index the source in order.
+
+    Axes of extent 1 do not matter.
+    """
     extents = [axis.extent for axis in reader.op.axes]
-    order = [place for place, extent in enumerate(extents) if extent > 1]
+    order = [number for number, extent in enumerate(extents) if extent > 1]
     accesses = [simple_access(reader.op, access) for access in reads_of(reader.op, source.op)]
     return all(
-        access is not None and [place for place in access.axes if extents[place] > 1] == order
+        access is not None and [number for number in access.axes if extents[number] > 1] == order
         for access in accesses
     )

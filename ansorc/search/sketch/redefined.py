@@ -54,15 +54,15 @@ class Redefined:
             yield made.with_trace(f"{name} {stage}")
 
     def _worth(self, op: ComputeOp, target: Target) -> tuple[str, ...]:
-        """The definitions that take far fewer multiplications than `op` and those before them."""
-        found: list[str] = []
+        """Return the definitions that need far fewer multiplications than `op` and earlier ones."""
+        chosen: list[str] = []
         least = _points(op)
         for name in self.definitions:
             products = _products(op, name, target)
             if products is not None and least >= LEAST_SAVING * products:
-                found.append(name)
+                chosen.append(name)
                 least = products
-        return tuple(found)
+        return tuple(chosen)
 
 
 def is_redefined(sketch: Sketch) -> bool:
@@ -77,12 +77,14 @@ def definitions_of(sketch: Sketch) -> tuple[tuple[str, str], ...]:
 
 
 def _products(op: ComputeOp, name: str, target: Target) -> int | None:
-    """The multiplications of a definition; None if it does not fit, or cannot pay."""
+    """Return the multiplications of a definition; None if it does not fit, or cannot pay."""
     made = DEFINITIONS[name](op)
     if made is None:
         return None
-    sums = [own for own in made.ops if own.reduce_axes]
-    terms = min((prod(axis.extent for axis in own.reduce_axes) for own in sums), default=0)
+    sums = [op_of_sum for op_of_sum in made.ops if op_of_sum.reduce_axes]
+    terms = min(
+        (prod(axis.extent for axis in op_of_sum.reduce_axes) for op_of_sum in sums), default=0
+    )
     products = sum(map(_points, sums))
     is_kept = made.weight.bytes <= target.cache_bytes[1] * target.cores
     is_reused = is_kept or products >= LEAST_REUSE * made.weight.elements
@@ -90,4 +92,5 @@ def _products(op: ComputeOp, name: str, target: Target) -> int | None:
 
 
 def _points(op: ComputeOp) -> int:
+    """Return how many iterations all loops of `op` have."""
     return prod(axis.extent for axis in (*op.axes, *op.reduce_axes))

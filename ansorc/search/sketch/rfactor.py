@@ -57,7 +57,10 @@ class AddRfactor:
 
 
 def _in_parts(partial: PartialSketch, stage: str, parts: int) -> PartialSketch:
-    """The outer part of the outermost reduce loops, fused if short, becomes the first axis."""
+    """Return the sketch with the outermost reduce loops' outer part as the first axis.
+
+    The loops are fused if they are short.
+    """
     axes = list(dropwhile(lambda axis: axis.extent == 1, partial.stage(stage).op.reduce_axes))
     terms = [prod(each.extent for each in axes[: n + 1]) for n in range(len(axes))]
     count = 1 + sum(product < parts for product in terms)
@@ -75,7 +78,7 @@ def _in_parts(partial: PartialSketch, stage: str, parts: int) -> PartialSketch:
 
 
 def _in_lanes(partial: PartialSketch, stage: str, axis: Axis, length: int) -> PartialSketch:
-    """The inner part of a reduce loop becomes the last axis and the innermost loop."""
+    """Return the sketch with a reduce loop's inner part as the last axis and innermost loop."""
     split = Split(stage, axis.name, (length,))
     factored = split.made[1]
     made = partial.then(split, RFactor(stage, factored))
@@ -86,7 +89,7 @@ def _in_lanes(partial: PartialSketch, stage: str, axis: Axis, length: int) -> Pa
 
 
 def _close_divisor(extent: int, parts: int) -> int:
-    """The divisor of `extent` next to `parts`, if one is within a factor of 2; else `parts`."""
+    """Return the divisor of `extent` next to `parts`, within a factor of 2; else `parts`."""
     near = [n for n in divisors(extent) if parts <= 2 * n and n <= 2 * parts]
     return min(near, key=lambda n: abs(log(n / parts)), default=parts)
 
@@ -107,15 +110,15 @@ class AddOpenRfactor:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is a reduction longer than wide (HasMoreReductionParallel)."""
-        found = partial.stage(stage)
-        is_new = found.is_untouched and not is_made(partial, stage)
-        terms = prod(axis.extent for axis in found.op.reduce_axes)
+        candidate = partial.stage(stage)
+        is_new = candidate.is_untouched and not is_made(partial, stage)
+        terms = prod(axis.extent for axis in candidate.op.reduce_axes)
         if not is_new or terms == 1:
             return Verdict.SKIP
         cores = partial.target.cores
         is_long = terms > cores
-        if has_data_reuse(found.op):
-            space = prod(axis.extent for axis in found.op.axes)
+        if has_data_reuse(candidate.op):
+            space = prod(axis.extent for axis in candidate.op.axes)
             is_long = space <= min(terms, CHUNKS_PER_CORE * cores)
         return Verdict.APPLY if is_long else Verdict.SKIP
 
@@ -149,21 +152,21 @@ def with_lengths(sketch: Sketch, limit: int, most: int) -> Iterator[Sketch]:
     for values in chosen[:: -(-len(chosen) // most)]:
         steps = list(sketch.steps)
         words = [sketch.name] if sketch.name else []
-        for (place, _), length in zip(places, values, strict=True):
-            split = steps[place]
+        for (number, _), length in zip(places, values, strict=True):
+            split = steps[number]
             assert isinstance(split, Split)
-            steps[place] = replace(split, lengths=(length,))
+            steps[number] = replace(split, lengths=(length,))
             words.append(f"{split.made[1]} of {length}")
         yield replace(sketch, name=", ".join(words), steps=tuple(steps))
 
 
 def _open_splits(sketch: Sketch) -> Iterator[tuple[int, int]]:
-    """The place of each split whose length is open, and the extent that it divides."""
-    own = {a.stage for a in sketch.derivation if a.rule == AddOpenRfactor.__name__}
-    for place, step in enumerate(sketch.steps[1:]):
-        split = sketch.steps[place]
-        if isinstance(step, RFactor) and isinstance(split, Split) and step.stage in own:
-            loops = replay(sketch.dag, sketch.steps[:place]).stage(split.stage).iterators
+    """Yield the position of each split whose length is open, and the extent that it divides."""
+    open_stages = {a.stage for a in sketch.derivation if a.rule == AddOpenRfactor.__name__}
+    for number, step in enumerate(sketch.steps[1:]):
+        split = sketch.steps[number]
+        if isinstance(step, RFactor) and isinstance(split, Split) and step.stage in open_stages:
+            loops = replay(sketch.dag, sketch.steps[:number]).stage(split.stage).iterators
             extent = next(loop.extent for loop in loops if loop.name == split.iterator)
             assert isinstance(extent, int)
-            yield place, extent
+            yield number, extent

@@ -73,7 +73,7 @@ class PartialSketch:
 
 def vector_axis(op: ComputeOp) -> int | None:
     """Return the place of the axis that is contiguous in memory: the last longer than 1."""
-    long = [place for place, axis in enumerate(op.axes) if axis.extent > 1]
+    long = [number for number, axis in enumerate(op.axes) if axis.extent > 1]
     return long[-1] if long else None
 
 

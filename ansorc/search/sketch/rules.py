@@ -128,11 +128,11 @@ def shared_tiles(
     """
     producer = partial.stage(stage)
     pairs = list(zip(producer.op.axes, consumer.op.axes[:axes], strict=False))
-    for own, axis in pairs:
+    for tiled_axis, axis in pairs:
         if is_split(axis):
             inner = tuple(range(level, tiling.space_levels))
             groups = [*((above,) for above in range(1, level)), inner]
-            lengths = tuple(Hole(variable_name(producer, own), group) for group in groups)
+            lengths = tuple(Hole(variable_name(producer, tiled_axis), group) for group in groups)
             partial = partial.then(Split(consumer.name, axis.name, lengths))
     divided = partial.stage(consumer.name)
     by_level = [

@@ -38,12 +38,12 @@ class SimplifyConstIndices:
         In the second case it may also be left to be computed in blocks (`TilingInBlocks`), with its
         reader if that was left, too.
         """
-        found = partial.stage(stage)
-        if not found.is_untouched:
+        candidate = partial.stage(stage)
+        if not candidate.is_untouched:
             return Verdict.SKIP
-        if hint_axes(found.op.hints, HINT):
+        if hint_axes(candidate.op.hints, HINT):
             return Verdict.APPLY_AND_STOP
-        if not periods(found.op):
+        if not periods(candidate.op):
             return Verdict.SKIP
         readers = [reader for reader in partial.state.readers(stage) if periods(reader.op)]
         if not readers:
@@ -53,10 +53,10 @@ class SimplifyConstIndices:
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage tiled in two levels around what is unrolled."""
-        found = partial.stage(stage)
-        apart = (*hint_axes(found.op.hints, HINT), *periods(found.op))
-        tiled = [axis for axis in found.op.axes if axis.name not in apart]
-        made, unrolled = unrolled_inside(partial, found, tiled)
+        candidate = partial.stage(stage)
+        apart = (*hint_axes(candidate.op.hints, HINT), *periods(candidate.op))
+        tiled = [axis for axis in candidate.op.axes if axis.name not in apart]
+        made, unrolled = unrolled_inside(partial, candidate, tiled)
         yield made.with_trace(f"unroll {' '.join(unrolled)} of {stage}")
 
 
@@ -92,25 +92,27 @@ def periods(op: ComputeOp) -> dict[str, int]:
 
     It is not a reduction, and its contiguous axis, whose loop is vectorised, is not among them.
     """
-    found: dict[str, int] = {}
+    divisors: dict[str, int] = {}
     contiguous = vector_axis(op)
     if op.reduce_axes or contiguous is None:
-        return found
+        return divisors
     for select in op.nodes():
         for node in walk(select.condition) if isinstance(select, Select) else ():
             match node:
                 case Binary(BinaryOp.MOD, Var(name), Const(length, _)):
-                    found.setdefault(name, int(length))
+                    divisors.setdefault(name, int(length))
                 case Binary(
                     BinaryOp.MOD,
                     Binary(BinaryOp.FLOORDIV, Var(name), Const(step, _)),
                     Const(length, _),
                 ):
-                    found.setdefault(name, int(step) * int(length))
+                    divisors.setdefault(name, int(step) * int(length))
                 case _:
                     pass
-    extents = {axis.name: axis.extent for place, axis in enumerate(op.axes) if place != contiguous}
-    return {n: length for n, length in found.items() if 1 < length < extents.get(n, 0)}
+    extents = {
+        axis.name: axis.extent for number, axis in enumerate(op.axes) if number != contiguous
+    }
+    return {n: length for n, length in divisors.items() if 1 < length < extents.get(n, 0)}
 
 
 def split_in_two(
@@ -127,7 +129,7 @@ def split_in_two(
             continue
         is_vector = contiguous is not None and axis is stage.op.axes[contiguous]
         limit = lanes * max(1, MAX_COPIES // (4 * copies)) if is_vector else INNERMOST
-        own = tile_variable(stage, axis, 2, min(limit, INNERMOST), lanes if is_vector else 0)
-        partial = replace(partial, variables=(*partial.variables, own))
-        partial = partial.then(Split(stage.name, axis.name, (Hole(own.name, (1,)),)))
+        variable = tile_variable(stage, axis, 2, min(limit, INNERMOST), lanes if is_vector else 0)
+        partial = replace(partial, variables=(*partial.variables, variable))
+        partial = partial.then(Split(stage.name, axis.name, (Hole(variable.name, (1,)),)))
     return partial

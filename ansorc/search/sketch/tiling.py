@@ -72,19 +72,19 @@ def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSke
     """
     _require_registers(partial, stage)
     contiguous = vector_axis(stage.op)
-    may_be_ragged = [place for place, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
+    may_be_ragged = [number for number, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
     lanes = partial.lanes(stage.op)
     variables: list[TileVariable] = []
-    for place, axis in enumerate(stage.op.axes):
-        is_vector = place == contiguous
+    for number, axis in enumerate(stage.op.axes):
+        is_vector = number == contiguous
         limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
         limit = _innermost_limit(stage.op, axis, limit)
-        own = lanes if is_vector else 0
-        has_ragged = tiling.has_ragged_tiles and place in may_be_ragged
-        ragged = ragged_lengths(axis.extent, limit, own) if has_ragged else ()
+        lanes_along = lanes if is_vector else 0
+        has_ragged = tiling.has_ragged_tiles and number in may_be_ragged
+        ragged = ragged_lengths(axis.extent, limit, lanes_along) if has_ragged else ()
         variables.append(_variable(stage, axis, tiling.space_levels, limit))
-        variables[-1] = replace(variables[-1], lanes=own, ragged=ragged)
-    unrolled = _unrolled_terms(partial, stage)
+        variables[-1] = replace(variables[-1], lanes=lanes_along, ragged=ragged)
+    unrolled = _terms_to_unroll(partial, stage)
     for axis in stage.op.reduce_axes:
         limit = min(tiling.innermost_reduce, unrolled.get(axis.name, axis.extent))
         variables.append(_variable(stage, axis, tiling.reduce_levels, limit))
@@ -93,6 +93,7 @@ def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSke
 
 
 def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable:
+    """Return the tile variable of an axis, with the level that holds it whole."""
     variable = tile_variable(stage, axis, levels, _innermost_limit(stage.op, axis, limit))
     return replace(variable, whole=whole_level(stage.op, axis, levels))
 
@@ -113,10 +114,10 @@ def tiled(
         variables |= {axis.name: variable_name(rows_of, other) for axis, other in rows}
     for axis in stage.op.axes:
         levels = range(fused + 1, tiling.space_levels)
-        partial = _split(partial, stage, axis, variables[axis.name], levels)
+        partial = _split_axis(partial, stage, axis, variables[axis.name], levels)
     for axis in stage.op.reduce_axes:
         variable = variable_name(stage, axis)
-        partial = _split(partial, stage, axis, variable, range(1, tiling.reduce_levels))
+        partial = _split_axis(partial, stage, axis, variable, range(1, tiling.reduce_levels))
     order = _order(partial.stage(name), tiling, fused)
     if len(order) > 1:
         partial = partial.then(Reorder(name, order))
@@ -142,9 +143,10 @@ def part(stage: Stage, axis: Axis, level: int) -> str:
     return stage.loop(axis.name, level if is_split(axis) else 0)
 
 
-def _split(
+def _split_axis(
     partial: PartialSketch, stage: Stage, axis: Axis, variable: str, levels: range
 ) -> PartialSketch:
+    """Return the sketch with an axis split into the levels of its variable."""
     if not levels or not is_split(axis):
         return partial
     lengths = tuple(Hole(variable, (level,)) for level in levels)
@@ -152,7 +154,7 @@ def _split(
 
 
 def _order(stage: Stage, tiling: Tiling, fused: int) -> tuple[str, ...]:
-    """The loops by level; an axis that is not split goes with the first level of its kind."""
+    """Return the loops by level; an axis that is not split goes with its kind's first level."""
     kinds = {"S": stage.op.axes, "R": stage.op.reduce_axes}
     seen = {"S": 0, "R": 0}
     order: list[str] = []
@@ -166,6 +168,7 @@ def _order(stage: Stage, tiling: Tiling, fused: int) -> tuple[str, ...]:
 def _register_tile(
     stage: Stage, variables: Mapping[str, str], tiling: Tiling, fused: int
 ) -> RegisterTile:
+    """Return the register tile of a tiled stage."""
     levels = tiling.space_levels - fused
     split = [axis for axis in stage.op.axes if is_split(axis)]
     contiguous = vector_axis(stage.op)
@@ -190,20 +193,20 @@ def _innermost_limit(op: ComputeOp, axis: Axis, limit: int) -> int:
     return 1 if axis.name in hint_axes(op.hints, "last_split_is_one") else limit
 
 
-def _unrolled_terms(partial: PartialSketch, stage: Stage) -> dict[str, int]:
+def _terms_to_unroll(partial: PartialSketch, stage: Stage) -> dict[str, int]:
     """Return the reduce axes of a tiled stage whose innermost loop is always unrolled.
 
     And how long it may be, so that there are not too many copies of the register tile.
     """
     vectors = -(-partial.target.vector_bytes // (4 * NOMINAL_LANES))
     left = MAX_COPIES // (_REGISTER_RATIO * partial.target.vector_registers * vectors)
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     listed = hint_axes(stage.op.hints, "always_unroll_inner")
     for axis in stage.op.reduce_axes:
         if axis.name in listed:
-            found[axis.name] = min(axis.extent, left)
-            left //= found[axis.name]
-    return found
+            lengths[axis.name] = min(axis.extent, left)
+            left //= lengths[axis.name]
+    return lengths
 
 
 def _require_registers(partial: PartialSketch, stage: Stage) -> None:
@@ -211,8 +214,8 @@ def _require_registers(partial: PartialSketch, stage: Stage) -> None:
     op, contiguous = stage.op, vector_axis(stage.op)
     listed = hint_axes(op.hints, "no_split_at_inner")
     lengths = [
-        -(-axis.extent // partial.lanes(op)) if place == contiguous else axis.extent
-        for place, axis in enumerate(op.axes)
+        -(-axis.extent // partial.lanes(op)) if number == contiguous else axis.extent
+        for number, axis in enumerate(op.axes)
         if axis.name in listed
     ]
     most = _REGISTER_RATIO * partial.target.vector_registers
@@ -221,7 +224,7 @@ def _require_registers(partial: PartialSketch, stage: Stage) -> None:
             f"the hint no_split_at_inner of '{stage.name}' asks for {prod(lengths)} vectors in "
             f"registers, and there may be {most}; list shorter axes"
         )
-    terms = _unrolled_terms(partial, stage)
+    terms = _terms_to_unroll(partial, stage)
     for axis in op.reduce_axes:
         if axis.name in listed and axis.extent > terms.get(axis.name, axis.extent):
             raise RuleError(

@@ -126,10 +126,10 @@ class TilingWithRows:
         rows = len(last.op.axes) - 1
         opened = declared(partial, partial.stage(stage), self.tiling)
         opened, (blocks, inside) = shared_tiles(opened, stage, last, rows, self.tiling, 1)
-        for place, word in ((inside[-1], "rows"), (blocks[-1], "blocks of rows")):
+        for loop, word in ((inside[-1], "rows"), (blocks[-1], "blocks of rows")):
             made = opened
             for reader in reversed(between):
-                made = made.then(ComputeAt(reader.name, last.name, place))
+                made = made.then(ComputeAt(reader.name, last.name, loop))
             made = made.then(ComputeAt(stage, last.name, blocks[-1]))
             words = f"tile {stage} in {word} of {last.name}"
             yield tiled(made, stage, self.tiling, fused=1).with_trace(words)
@@ -159,13 +159,13 @@ class TilingWithTerms:
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with both products in blocks of rows of the consumer."""
         first, *between = _terms_by_row(partial, stage)
-        consumer, own = fusible_consumer(partial, stage), partial.stage(stage)
+        consumer, product = fusible_consumer(partial, stage), partial.stage(stage)
         assert consumer is not None
-        rows = len(own.op.axes) - 1
+        rows = len(product.op.axes) - 1
         made = declared(partial, first, self.tiling)
         known = len(made.variables)
-        made = declared(made, own, self.tiling)
-        shared = {variable_name(own, axis) for axis in own.op.axes[:rows]}
+        made = declared(made, product, self.tiling)
+        shared = {variable_name(product, axis) for axis in product.op.axes[:rows]}
         mine = (v for v in made.variables[known:] if v.name not in shared)
         made = replace(made, variables=(*made.variables[:known], *mine))
         made, (blocks, _) = shared_tiles(made, first.name, consumer, rows, self.tiling, 1)
@@ -174,8 +174,8 @@ class TilingWithTerms:
             reader, *others = made.state.readers(each.name)
             is_alone = not others and reader.name not in (stage, consumer.name)
             row = reader.name, reader.iterators[rows - 1].name
-            place = row if is_alone else (consumer.name, blocks[-1])
-            made = made.then(ComputeAt(each.name, *place))
+            loop = row if is_alone else (consumer.name, blocks[-1])
+            made = made.then(ComputeAt(each.name, *loop))
         made = made.then(ComputeAt(first.name, consumer.name, blocks[-1]))
         made = tiled(made, first.name, self.tiling, fused=1)
         made = tiled(made, stage, self.tiling, fused=1, rows_of=first)
@@ -213,10 +213,10 @@ def _row_stages(partial: PartialSketch, name: str) -> tuple[Stage, ...]:
     Empty where it is otherwise.
     """
     stage = partial.stage(name)
-    found = _readers(partial, stage)
-    if len(found) < 2 or stage.is_output or any(not reader.is_untouched for reader in found):
+    readers = _readers(partial, stage)
+    if len(readers) < 2 or stage.is_output or any(not reader.is_untouched for reader in readers):
         return ()
-    *between, last = found
+    *between, last = readers
     extents = [axis.extent for axis in stage.op.axes]
     rows = len(extents) - 1
     is_like = extents == [axis.extent for axis in last.op.axes] and not last.op.reduce_axes
@@ -225,28 +225,28 @@ def _row_stages(partial: PartialSketch, name: str) -> tuple[Stage, ...]:
     if any(reader.is_output for reader in between) or partial.state.readers(last.name):
         return ()
     sources = [stage, *between]
-    is_by_row = all(_reads_own_row(r, source, rows) for r in found for source in sources)
+    is_by_row = all(_reads_own_row(r, source, rows) for r in readers for source in sources)
     reduces = any(reader.op.reduce_axes for reader in between)
-    return tuple(found) if is_by_row and reduces else ()
+    return tuple(readers) if is_by_row and reduces else ()
 
 
 def _readers(partial: PartialSketch, stage: Stage) -> list[Stage]:
-    """All stages that need the results of `stage`, producers first."""
+    """Return all stages that need the results of `stage`, producers first."""
     needed = {stage.name}
-    found: list[Stage] = []
+    readers: list[Stage] = []
     for other in partial.state.stages:
         if any(other in partial.state.readers(name) for name in needed):
             needed.add(other.name)
-            found.append(other)
-    return found
+            readers.append(other)
+    return readers
 
 
 def _reads_own_row(reader: Stage, source: Stage, rows: int) -> bool:
-    """Whether the first indices of each load of `source` are the first axes of `reader`."""
-    own = [Var(axis.name) for axis in reader.op.axes[:rows]]
-    if len(own) != rows:
+    """Return whether the first indices of each load of `source` are the reader's first axes."""
+    row_indices = [Var(axis.name) for axis in reader.op.axes[:rows]]
+    if len(row_indices) != rows:
         return False
-    return all(list(access[:rows]) == own for access in reads_of(reader.op, source.op))
+    return all(list(access[:rows]) == row_indices for access in reads_of(reader.op, source.op))
 
 
 @dataclass(frozen=True)
@@ -298,21 +298,21 @@ class TilingInBlocks:
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the consumer in blocks along all axes but the contiguous one."""
-        own = partial.stage(stage)
-        blocks = _blocks(partial, own)
+        tiled_stage = partial.stage(stage)
+        blocks = _blocks(partial, tiled_stage)
         assert blocks is not None
-        made, block = _opened(declared(partial, own, self.tiling), own, blocks)
+        made, block = _open_blocks(declared(partial, tiled_stage, self.tiling), tiled_stage, blocks)
         sources = _sources(partial, stage)
         for each in (*(other.name for other in blocks.between), stage, *sources):
             made = made.then(ComputeAt(each, blocks.consumer.name, block))
         for name in (*(other.name for other in blocks.between), *sources):
-            made = _unrolled(made, made.stage(name))
+            made = _unroll(made, made.stage(name))
         made = tiled(made, stage, self.tiling, fused=1)
         yield made.with_trace(f"tile {stage} in blocks of {blocks.consumer.name}")
 
 
-def _unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
-    """The sketch with a stage that belongs to a block unrolled around its vectors."""
+def _unroll(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """Return the sketch with a stage of a block unrolled around its vectors."""
     contiguous = vector_axis(stage.op)
     columns = [] if contiguous is None else [stage.op.axes[contiguous]]
     apart = hint_axes(stage.op.hints, HINT)
@@ -321,7 +321,7 @@ def _unrolled(partial: PartialSketch, stage: Stage) -> PartialSketch:
 
 def _blocks(partial: PartialSketch, stage: Stage) -> Blocks | None:
     """Return what interleaves the results of `stage` at last; None if nothing does."""
-    shared = _shared(partial, stage)
+    shared = _shared_axes(partial, stage)
     if not shared:
         return None
     (reader,) = partial.state.readers(stage.name)
@@ -337,7 +337,7 @@ def _blocks(partial: PartialSketch, stage: Stage) -> Blocks | None:
     return Blocks(beyond.consumer, (*beyond.between, reader), composed)
 
 
-def _shared(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...]:
+def _shared_axes(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...]:
     """Return the axes that the stage shares with its only reader; none if they do not interleave.
 
     The contiguous axis of the reader is not among them.
@@ -349,23 +349,26 @@ def _shared(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...]:
     contiguous = vector_axis(reader.op)
     if reader.op.reduce_axes or not reader.is_untouched or contiguous is None:
         return ()
-    axes = {a.name: a for place, a in enumerate(reader.op.axes) if place != contiguous}
-    found: list[Shared] = []
-    for place, own in enumerate(stage.op.axes):
-        indices = {access[place] for access in reads_of(reader.op, stage.op)}
+    axes = {a.name: a for number, a in enumerate(reader.op.axes) if number != contiguous}
+    shared_axes: list[Shared] = []
+    for number, own_axis in enumerate(stage.op.axes):
+        indices = {access[number] for access in reads_of(reader.op, stage.op)}
         whole = {_quotient(index) for index in indices}
         if len(whole) != 1:
             return ()
         pair = whole.pop()
         if pair is not None and pair[0] in axes:
-            found.append(Shared(own, axes[pair[0]], pair[1]))
-    names = [shared.axis.name for shared in found]
-    is_interleaved = any(shared.period > 1 for shared in found)
-    return tuple(found) if is_interleaved and len(set(names)) == len(names) else ()
+            shared_axes.append(Shared(own_axis, axes[pair[0]], pair[1]))
+    names = [shared.axis.name for shared in shared_axes]
+    is_interleaved = any(shared.period > 1 for shared in shared_axes)
+    return tuple(shared_axes) if is_interleaved and len(set(names)) == len(names) else ()
 
 
 def _quotient(index: Expr) -> tuple[str, int] | None:
-    """The axis and the divisor of an index `axis // divisor`; None of a constant or a remainder."""
+    """Return the axis and the divisor of an index `axis // divisor`.
+
+    Return None for a constant or a remainder.
+    """
     match index:
         case Var(name):
             return name, 1
@@ -375,7 +378,7 @@ def _quotient(index: Expr) -> tuple[str, int] | None:
             return None
 
 
-def _opened(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[PartialSketch, str]:
+def _open_blocks(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[PartialSketch, str]:
     """Return the sketch with the consumer in blocks, and the innermost loop of blocks."""
     consumer, shared = found.consumer, {each.axis.name: each for each in found.shared}
     contiguous, repeated = vector_axis(consumer.op), periods(consumer.op)
@@ -383,7 +386,7 @@ def _opened(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[Partia
     blocks: list[str] = []
     inner: list[str] = []
     turns: list[str] = []
-    for axis in [a for place, a in enumerate(consumer.op.axes) if place != contiguous]:
+    for axis in [a for number, a in enumerate(consumer.op.axes) if number != contiguous]:
         each = shared.get(axis.name)
         if each is None or not is_split(axis):
             (inner if each is None else blocks).append(axis.name)
@@ -408,17 +411,24 @@ def _opened(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[Partia
 
 
 def _lengths(stage: Stage, shared: Shared) -> tuple[Hole | int, ...]:
-    """The lengths inside of a block: the tile of the stage, and what each of its results is for."""
+    """Return the lengths inside of a block.
+
+    They are the tile of the stage, and the results of the consumer for each result of it.
+    """
     tile = (Hole(variable_name(stage, shared.own), (1, 2, 3)),) if is_split(shared.own) else ()
     return (*tile, shared.period) if shared.period > 1 else tile
 
 
 def _sources(partial: PartialSketch, stage: str) -> tuple[str, ...]:
-    """What the stage alone reads, directly or not, if all of it is unrolled around its vectors."""
-    own = [each.name for each in partial.state.stages if _is_source(partial, each, stage)]
-    return (*own, *(further for each in own for further in _sources(partial, each)))
+    """Return what the stage alone reads, directly or not.
+
+    All of it has to be unrolled around its vectors.
+    """
+    direct = [each.name for each in partial.state.stages if _is_source(partial, each, stage)]
+    return (*direct, *(further for each in direct for further in _sources(partial, each)))
 
 
 def _is_source(partial: PartialSketch, stage: Stage, reader: str) -> bool:
+    """Return whether `stage` is to be unrolled and only `reader` reads it."""
     is_free = stage.is_untouched and not stage.is_output and HINT in dict(stage.op.hints)
     return is_free and [each.name for each in partial.state.readers(stage.name)] == [reader]

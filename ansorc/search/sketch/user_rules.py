@@ -45,17 +45,17 @@ def with_user_rules(rules: Sequence[SketchRule]) -> tuple[SketchRule, ...]:
 
     One whose neighbour is not among `rules` comes first.
     """
-    found = list(rules)
-    for own in USER_RULES.values():
-        names = [rule_name(rule) for rule in found]
-        found.insert(names.index(own.before) if own.before in names else 0, own)
-    return tuple(found)
+    ordered = list(rules)
+    for user_rule in USER_RULES.values():
+        names = [rule_name(rule) for rule in ordered]
+        ordered.insert(names.index(user_rule.before) if user_rule.before in names else 0, user_rule)
+    return tuple(ordered)
 
 
 def user_rule_of(sketch: Sketch) -> tuple[str, str] | None:
     """Return the last rule of a user, with the stage to which it was applied, if any."""
-    own = [applied for applied in sketch.derivation if applied.is_own]
-    return (own[-1].rule, own[-1].stage) if own else None
+    applied_rules = [applied for applied in sketch.derivation if applied.is_own]
+    return (applied_rules[-1].rule, applied_rules[-1].stage) if applied_rules else None
 
 
 def _is_partial_sketch(made: object) -> bool:

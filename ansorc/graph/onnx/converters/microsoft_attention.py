@@ -117,7 +117,7 @@ def _mask_value(call: NodeCall) -> float:
 def _added_mask(
     call: NodeCall, mask_place: int, bias_place: int, extent: tuple[int, int, int]
 ) -> str:
-    """What a mask and a bias add to the scores [batch, heads, queries, keys]; "" if nothing."""
+    """Return what mask and bias add to the scores [batch, heads, queries, keys]; "" if nothing."""
     parts: list[str] = []
     if call.has(mask_place):
         parts.append(_padding_mask(call, mask_place, extent))

@@ -126,7 +126,7 @@ def _rms_norm(call: NodeCall) -> str:
 
 
 def _is_whole(call: NodeCall, axis: int, *places: int) -> bool:
-    """Whether some inputs have exactly the extents of input 0 from `axis` on."""
+    """Return whether some inputs have exactly the extents of input 0 from `axis` on."""
     return all(call.type(place).shape == call.type(0).shape[axis:] for place in places)
 
 

@@ -77,7 +77,7 @@ def integer_product(call: NodeCall, places: Sequence[int], zeros: Sequence[int])
 
 @dataclass(frozen=True)
 class _IntegerWeights:
-    """What is known at import of a product of integers, whose data has one zero point."""
+    """The facts known at import of a product of integers, whose data has one zero point."""
 
     weight: Array
     """Without its zero points, in int8 or int16."""
@@ -159,7 +159,7 @@ def packed_product(
 
 
 def _flattened(call: NodeCall) -> Callable[[str], str]:
-    """What makes a zero point of shape [1] one of shape []."""
+    """Return a function that makes a zero point of shape [1] one of shape []."""
     return lambda name: (
         call.add("reshape", [name], shape=()) if call.builder.type(name).shape == (1,) else name
     )

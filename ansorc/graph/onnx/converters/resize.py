@@ -48,23 +48,23 @@ class _ResizedAxis:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no part of it is cut out."""
+        """Return whether no part of it is cut out."""
         return self.roi is None or self.roi == (0.0, 1.0)
 
     @property
     def is_kept(self) -> bool:
-        """Whether nothing happens along the axis."""
+        """Return whether nothing happens along the axis."""
         return self.is_whole and self.inputs == self.outputs and self.scale == 1
 
     @property
     def is_exact(self) -> bool:
-        """Whether the scale is that of the lengths, up to a rounding."""
+        """Return whether the scale is that of the lengths, up to a rounding."""
         return math.isclose(self.scale * self.inputs, self.outputs, rel_tol=1e-6)
 
 
 @dataclass(frozen=True)
 class _Manner:
-    """What all axes have in common."""
+    """The settings that all axes have in common."""
 
     mode: str
     coordinates: str
@@ -272,7 +272,7 @@ def _check(call: NodeCall, manner: _Manner) -> None:
 
 
 def _is_bilinear(manner: _Manner, lines: Sequence[_ResizedAxis]) -> bool:
-    """Whether it is a plain resizing of images by linear interpolation."""
+    """Return whether it is a plain resizing of images by linear interpolation."""
     is_plain = manner.mode == "linear" and not (manner.antialias or manner.exclude_outside)
     is_image = len(lines) == 4 and all(line.is_kept for line in lines[:2])
     is_known = manner.coordinates in _BILINEAR

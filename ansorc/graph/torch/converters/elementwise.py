@@ -289,7 +289,7 @@ def _round_decimals(call: TorchCall) -> str:
 
 
 def _fake_quantize(call: TorchCall) -> Sequence[str]:
-    """What is left of floats after they were quantised, as PyTorch rounds."""
+    """Return floats as they are after they were quantised, as PyTorch rounds."""
     if call.has("fake_quant_enabled"):
         enabled = call.value("fake_quant_enabled")
         if enabled is None:

@@ -44,7 +44,7 @@ class _Axis:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the step is that of the extents, up to a rounding."""
+        """Return whether the step is that of the extents, up to a rounding."""
         wanted = self.inputs / self.outputs
         return not self.is_given or abs(float(self.step) - wanted) <= 1e-6 * wanted
 

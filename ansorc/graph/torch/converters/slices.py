@@ -97,7 +97,7 @@ def _im2col(call: TorchCall) -> str:
 
 
 def _col2im(call: TorchCall) -> str:
-    """What patches as columns add up to."""
+    """Return the sum of patches that are given as columns."""
     shape, (kernel, dilation, padding, stride) = call.type("self").shape, _patches(call)
     data = call.reshape(call.input("self"), [*[1] * (3 - len(shape)), *shape])
     found = call.add(
