@@ -214,9 +214,9 @@ class _CompiledModule:
         if key in self._refused:
             return None
         with self._lock, self._torch.no_grad():
-            return self._specialize(plain, arguments)
+            return self._specialized(plain, arguments)
 
-    def _specialize(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
+    def _specialized(self, plain: Sequence[Any], arguments: Sequence[Any]) -> BoundGraph:
         while True:
             instance, key = self._instance(plain), self._key(plain)
             if key in instance.bound:  # another thread was here

@@ -57,7 +57,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     whole = backend._CompiledModule  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(whole, "_specialize", counted("graphs", whole._specialize))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(whole, "_specialized", counted("graphs", whole._specialized))  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(shared, "compiled_program", counted("kernels", shared.compiled_program))
     return found
 
