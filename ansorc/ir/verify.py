@@ -176,8 +176,6 @@ def _check_loop(loop: For, context: _VerifyContext) -> None:
         return
     if thread not in THREADS:
         raise IRError(f"the loop over '{name}' is bound to '{thread}'; use {', '.join(THREADS)}")
-    if thread.startswith("blockIdx") and context.loop_bound_to("threadIdx"):
-        raise IRError(f"the loop over '{name}' starts blocks inside a thread; move it out")
     outer = context.loop_bound_to(thread) if thread != "vthread" else None
     if outer is not None and outer.extent != loop.extent:
         extents = f"'{outer.var.name}' of {outer.extent} and '{name}' of {loop.extent}"

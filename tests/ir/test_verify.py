@@ -177,11 +177,6 @@ def program(lines: str) -> Function:
     [
         (
             "    bound threadIdx.x t in 0..4:\n"
-            "        bound blockIdx.x b in 0..2:\n            pass\n",
-            "the loop over 'b' starts blocks inside a thread; move it out",
-        ),
-        (
-            "    bound threadIdx.x t in 0..4:\n"
             "        bound threadIdx.x u in 0..2:\n            pass\n",
             "nested loops 't' of 4 and 'u' of 2 are both bound to threadIdx.x; make them equal",
         ),

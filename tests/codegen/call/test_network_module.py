@@ -13,6 +13,7 @@ import pytest
 from ansorc.codegen.base import network_backend_of
 from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.network.plan import NetworkPlan
+from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError, CallError, TargetError
 from ansorc.ir.aligned import aligned_empty
 from ansorc.target import Target
@@ -159,7 +160,7 @@ def failing(tmp_path: Path, status: int) -> NetworkPlan:
     text = f"int layer(void *x, void *w, void *b, void *y, void *s, int t) {{ return {status}; }}"
     subprocess.run(["cc", "-xc", "-", "-c", "-fPIC", "-o", path], check=True, input=text.encode())
     plan = perceptron()
-    bad = replace(plan.kernels[0], code=path.read_bytes())
+    bad = replace(plan.kernels[0], code=CompiledProgram(path.read_bytes()))
     return replace(plan, kernels=(bad, plan.kernels[1]))
 
 

@@ -8,10 +8,11 @@ from collections.abc import Generator, Sequence
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+import ansorc as ac
 from ansorc.codegen.cuda.emulation.sanitize import Sanitizer
 from ansorc.codegen.cuda.text import cuda_text
 from ansorc.errors import BuildError, IRError
-from ansorc.schedule import Schedule, lower
+from ansorc.schedule import Schedule, lower, schedule
 from tests.codegen.cuda.gpu_schedules import drawn_programs, searched_schedules, thread_schedules
 from tests.codegen.cuda.proof import SANITIZERS, Experiment, complaint_of, program_of_function
 from tests.search.every_operator import NAMES, computation
@@ -101,3 +102,10 @@ def test_programs_of_every_operator(name: str) -> None:
 def test_thousands_of_random_programs(part: int) -> None:
     """Each part by itself: `-k 'random_programs and [7]'` goes on where a run was cut off."""
     assert len(check_part(part)) >= OF_A_PART
+
+
+def test_loops_over_blocks_may_be_bound_inside_loops_over_threads() -> None:
+    A = ac.placeholder((8, 4), name="A")
+    B = ac.compute((8, 4), lambda i, j: A[i, j] + 1.0, name="B")
+    state = schedule(ac.ComputeDAG([A, B])).bind("B", "i", "threadIdx.x")
+    assert check_schedule(state.bind("B", "j", "blockIdx.x"))
