@@ -44,7 +44,7 @@ class TaskData:
         `given` are inputs that are not drawn, by their names.
         """
         sweep_stale()
-        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         lock = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -98,7 +98,9 @@ def sweep_stale() -> None:
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             lock = os.open(directory / "lock", os.O_RDWR)
-        except OSError:  # another user's, or so new that it has no lock yet
+        except OSError:  # another user's, or its process ended before it made the lock
+            if not _is_alive(directory):
+                shutil.rmtree(directory, ignore_errors=True)
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,6 +108,12 @@ def sweep_stale() -> None:
             os.close(lock)
         else:
             _delete(directory, lock)
+
+
+def _is_alive(directory: Path) -> bool:
+    """Return whether the process that made `directory`, whose number its name has, is there."""
+    number = directory.name.removeprefix(_PREFIX).partition("-")[0]
+    return not number.isdigit() or Path("/proc", number).exists()
 
 
 def _delete(directory: Path, lock: int) -> None:

@@ -90,3 +90,17 @@ def test_data_that_cannot_be_written_is_one_sentence(
     with pytest.raises(MeasureError, match="No space left on device; free some space there"):
         TaskData.create(task_of(), np.random.default_rng(0))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_died_before_it_had_a_lock_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    more_than_any_process = 1 << 23
+    dead = tmp_path / f"ansorc-measure-{more_than_any_process}-a"
+    living = tmp_path / f"ansorc-measure-{os.getpid()}-b"
+    for directory in (dead, living):
+        directory.mkdir()
+        (directory / "input_0.npy").touch()
+    TaskData.create(task_of(), np.random.default_rng(0)).remove()
+    assert list(tmp_path.iterdir()) == [living]
