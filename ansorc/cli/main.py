@@ -49,7 +49,7 @@ Find a fast program for it, make a library for C and C++, check and time it:
 
 Networks are tuned, too: ansorc tune net.onnx. Each command has --help.
 """
-"""What to do first, printed under the list of commands."""
+"""Text that `ansorc` without arguments prints under the list of commands."""
 
 
 class CommandsByName(click.Group):

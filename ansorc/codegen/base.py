@@ -52,7 +52,7 @@ class Capabilities:
     alignment: int = ALIGNMENT
     """Of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
     suffix: str = ".so"
-    """Of the library that `save` writes, where none is asked for."""
+    """The file name extension of the library that `save` writes by default."""
     obstacle: str = ""
     """Why such code cannot run on this machine, as in "cannot be measured OBSTACLE"; empty if it
     can."""
@@ -93,7 +93,7 @@ returns its status; None, and nothing is done, for arrays and threads that it do
 
 @runtime_checkable
 class DirectKernel(LoadedKernel, Protocol):
-    """A kernel that checks its arguments itself, in less time than Python needs to. None has to."""
+    """Optional: a kernel that checks its arguments itself, in less time than Python needs."""
 
     def direct(
         self, signature: Signature, fixed: Mapping[int, Array], most_threads: int
@@ -225,7 +225,7 @@ class Probes(Protocol):
 
 @runtime_checkable
 class TeamProbes(Probes, Protocol):
-    """What those have besides whose kernels share threads that sleep between calls. None has to."""
+    """Optional: probes of back ends with a persistent thread pool."""
 
     def team(self, target: Target, threads: int) -> AbstractContextManager[None]:
         """Return what can be entered again and again: inside, the kernels' threads are awake.
@@ -247,7 +247,7 @@ class Opener(Protocol):
 
 @runtime_checkable
 class NetworkOpener(Protocol):
-    """What an opener has besides whose back end makes networks. None has to."""
+    """Optional: an opener of back ends that compile networks."""
 
     def open_network(
         self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
@@ -269,7 +269,7 @@ class Backend(Opener, Protocol):
 
     @property
     def listings(self) -> Mapping[str, Callable[[Source, Target], str]]:
-        """What `ansorc show` can show of what `emit` returns, by the name of the view."""
+        """Functions that print what `emit` returns, by the name of the view of `ansorc show`."""
         ...
 
     @property
@@ -323,7 +323,7 @@ class KernelResources:
 
 @runtime_checkable
 class ResourceBackend(Protocol):
-    """What a back end has besides whose compiler tells what kernels need. None has to."""
+    """Optional: a back end whose compiler reports the resources of kernels."""
 
     def resources(self, source: Source, target: Target) -> tuple[KernelResources, ...]:
         """Return what each kernel of `source` needs, in their order; raise BuildError."""
@@ -332,7 +332,7 @@ class ResourceBackend(Protocol):
 
 @runtime_checkable
 class DeviceBackend(Protocol):
-    """What a back end has besides whose kernels run on a device. None has to."""
+    """Optional: a back end whose kernels run on a device."""
 
     def machine(self, target: Target) -> Machine:
         """Return the device of this process; raise BuildError if there is none."""
@@ -345,7 +345,7 @@ class DeviceBackend(Protocol):
 
 @runtime_checkable
 class CountingBackend(Protocol):
-    """What a back end has besides that counts what a program is made of. None has to."""
+    """Optional: a back end that counts the operations and accesses of a program."""
 
     def counts(self, function: Function, source: Source, target: Target) -> str:
         """Return the figures of a prepared function and of its source; raise BuildError."""
@@ -354,7 +354,7 @@ class CountingBackend(Protocol):
 
 @runtime_checkable
 class LoopBackend(Protocol):
-    """What a back end has besides that describes the loops of its machine code. None has to."""
+    """Optional: a back end that describes the loops of its machine code."""
 
     def innermost_loops(self, source: Source, target: Target) -> tuple[str, ...]:
         """Return a line for each loop of `source` that holds no other; raise BuildError."""
@@ -415,7 +415,7 @@ class NetworkBackend(NetworkOpener, Protocol):
 
 @runtime_checkable
 class NetworkSourceBackend(Protocol):
-    """What a back end has besides that compiles a network as one program. None has to."""
+    """Optional: a back end that compiles a network as one program."""
 
     def network_source(self, plan: NetworkPlan) -> Source:
         """Return the program of a valid plan, which `Backend.listings` take; raise BuildError."""

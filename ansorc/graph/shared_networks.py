@@ -50,6 +50,8 @@ class SharedNetworks:
         self._readers: OrderedDict[Content, list[_Kernel]] = OrderedDict()
         """The last kernels that read a constant."""
         self._weights = PackedWeights()
+        self._compiled = 0
+        """How many kernels were compiled."""
         self._lock = RLock()
 
     def built(self, network: Network, choice: ProgramChoice, contents: Contents) -> NetworkModule:
@@ -58,6 +60,7 @@ class SharedNetworks:
         Raise RecordError as `chosen_programs` does, and BuildError.
         """
         with self._lock:
+            compiled_before = self._compiled
             if choice.use_default:
                 kernels = {
                     key: self._default(network, task, choice, contents)
@@ -72,11 +75,13 @@ class SharedNetworks:
                     for key, task in network.tasks.items()
                 }
             self._note_readers(network, kernels, contents)
+            is_compiled = self._compiled > compiled_before
         name = c_name(network.source.name)
         compiled = {key: kernel.compiled for key, kernel in kernels.items()}
         plan = bound_plan(network, compiled, name, lambda w: self._weights.bound(w, contents))
         contents.forget_others()
-        _release_free_memory()
+        if is_compiled:
+            _release_free_memory()
         programs = {key: kernel.program for key, kernel in kernels.items()}
         return build_network(with_threads(plan, network, programs), network.target)
 
@@ -112,6 +117,7 @@ class SharedNetworks:
         if known is not None:
             return replace(known, program=replace(known.program, threads=program.threads))
         made = _Kernel(task, program, compiled_program(task, program, "kernel", dump))
+        self._compiled += 1
         self._kernels[_key(task, origin, program.check_indices)] = made
         while len(self._kernels) > MOST_KERNELS:
             self._kernels.popitem(last=False)

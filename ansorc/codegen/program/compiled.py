@@ -48,7 +48,10 @@ class CompiledProgram:
     def from_bytes(data: bytes) -> CompiledProgram:
         """Return what `to_bytes` wrote; raise BuildError for other bytes."""
         if not data.startswith(_MAGIC):
-            raise BuildError("this is no compiled program of ansorc: its head is another")
+            raise BuildError(
+                "these bytes are not a compiled program of this ansorc; use one version of ansorc "
+                "in all processes, and compile again"
+            )
         size, _, rest = data.removeprefix(_MAGIC).partition(b"\n")
         source, image = rest[: int(size)], rest[int(size) :]
         if not source:

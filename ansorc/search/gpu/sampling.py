@@ -23,8 +23,11 @@ from ansorc.target.gpu_occupancy import MAX_THREADS
 
 ROUNDS = 48
 """Times that rows are drawn in place of those that are no legal programs."""
-DRAWN, CHECKED = 65_536, 1024
-"""Tiles of a stage that are drawn at once, and programs with those that fit, at least."""
+TILES, LEAST_TILES = 64, 8192
+"""Tiles of all stages that are drawn for each program that is wanted, and of each stage at least.
+About a tenth of them fits."""
+CHECKED = 1024
+"""Programs that are looked at in a round, at least."""
 GOOD_THREADS = (64, 512)
 KEPT_OUTSIDE = 0.25
 """Share that is kept of the programs whose blocks are smaller or larger than these."""
@@ -37,7 +40,9 @@ def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
     drawn by themselves, and so is each kernel: of several few are legal at once.
     """
     counts = gene_counts(sketch)
-    pools = {columns: _fitting_tiles(sketch, columns, rng) for columns in _columns_of_tiles(sketch)}
+    stages = _columns_of_tiles(sketch)
+    tiles = max(LEAST_TILES, TILES * rows // max(1, len(stages)))
+    pools = {columns: _fitting_tiles(sketch, columns, tiles, rng) for columns in stages}
     legal = np.zeros((0, len(counts)), dtype=np.int64)
     for attempt in range(ROUNDS):
         missing = rows - len(legal)
@@ -90,13 +95,15 @@ def _columns_of_tiles(sketch: Sketch) -> list[tuple[int, ...]]:
     return [tuple(n for n, v in tiled if v.stage == stage) for stage in stages]
 
 
-def _fitting_tiles(sketch: Sketch, columns: Sequence[int], rng: np.random.Generator) -> Genes:
-    """Return random genes [tiles, columns] of one stage whose tiles may be of one block.
+def _fitting_tiles(
+    sketch: Sketch, columns: Sequence[int], tiles: int, rng: np.random.Generator
+) -> Genes:
+    """Return those of `tiles` random genes [tiles, columns] of a stage that fit into one block.
 
-    Return all that were drawn, if none fits.
+    Return all of them, if none fits.
     """
     counts = [len(table_of(sketch, sketch.variables[column])) for column in columns]
-    drawn = (rng.random((DRAWN, len(counts))) * counts).astype(np.int64)  # faster than integers()
+    drawn = (rng.random((tiles, len(counts))) * counts).astype(np.int64)  # faster than integers()
     good = _tiles_fit(sketch, columns, drawn)
     return drawn[good] if good.any() else drawn
 

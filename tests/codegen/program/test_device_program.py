@@ -53,7 +53,7 @@ def test_a_compiled_program_survives_the_way_to_another_process(
 
 
 def test_what_is_no_program_is_refused() -> None:
-    with pytest.raises(BuildError, match="no compiled program of ansorc"):
+    with pytest.raises(BuildError, match="not a compiled program of this ansorc; use one version"):
         CompiledProgram.from_bytes(b"\x7fELF")
     with pytest.raises(BuildError, match="this code is for a CPU"):
         _ = CompiledProgram(b"\x7fELF").device_program
