@@ -28,12 +28,12 @@ DEVICE_ALIGNMENT = 16
 256 and more."""
 
 
-def _packed(number: int, param: Param, value: object, array: Array) -> Array:
+def _pack(number: int, param: Param, value: object, array: Array) -> Array:
     return array if param.packing is None else param.packing.apply(array)
 
 
-def checked_arrays(
-    signature: Signature, values: Sequence[object], packer: Packer = _packed
+def check_arrays(
+    signature: Signature, values: Sequence[object], packer: Packer = _pack
 ) -> list[Array]:
     """Return `values` as NumPy arrays that share their memory, in call order.
 
@@ -42,15 +42,17 @@ def checked_arrays(
     Raises CallError that names the argument, what was given and what the kernel wants.
     """
     places = _places(signature, values)
-    arrays = [_passed(place, value, packer) for place, value in zip(places, values, strict=True)]
+    arrays = [
+        _kernel_array(place, value, packer) for place, value in zip(places, values, strict=True)
+    ]
     _require_no_overlap(signature, [(one.ctypes.data, one.nbytes) for one in arrays])
     return arrays
 
 
-def checked_operands(
+def check_operands(
     signature: Signature, values: Sequence[object], stream: int
 ) -> list[DeviceOperand]:
-    """Return `values` as `checked_arrays` does, but those in a device's memory as they are.
+    """Return `values` as `check_arrays` does, but those in a device's memory as they are.
 
     `stream` is the handle of the stream that the kernel will run in.
     """
@@ -63,7 +65,7 @@ def checked_operands(
 def _places(signature: Signature, values: Sequence[object]) -> list[_CallArgument]:
     params = signature.params
     if len(values) != len(params):
-        wanted = ", ".join(_described(param) for param in params)
+        wanted = ", ".join(_describe(param) for param in params)
         raise CallError(
             f"{signature.name} takes {len(params)} arrays ({wanted}), but {len(values)} were given"
         )
@@ -92,14 +94,14 @@ def file_path(given: object) -> Path:
     return path
 
 
-def packed_weight(signature: Signature, name: str, value: object) -> PackedWeight:
+def pack_weight(signature: Signature, name: str, value: object) -> PackedWeight:
     """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
     for number, param in enumerate(signature.params, start=1):
         is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
         if param.packing is not None and is_text and param.name == name:
             place = _CallArgument(signature.name, number, param)
             if isinstance(value, PackedWeight):
-                return PackedWeight(param.packing, _passed(place, value))
+                return PackedWeight(param.packing, _kernel_array(place, value))
             return PackedWeight(param.packing, param.packing.apply(_array(place, value)))
     known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
     raise CallError(
@@ -108,7 +110,7 @@ def packed_weight(signature: Signature, name: str, value: object) -> PackedWeigh
     )
 
 
-def _passed(place: _CallArgument, value: object, packer: Packer = _packed) -> Array:
+def _kernel_array(place: _CallArgument, value: object, packer: Packer = _pack) -> Array:
     """The array that the kernel gets for `value`."""
     param = place.param
     if not isinstance(value, PackedWeight):
@@ -124,9 +126,9 @@ def _passed(place: _CallArgument, value: object, packer: Packer = _packed) -> Ar
 
 def _operand(place: _CallArgument, value: object, stream: int) -> DeviceOperand:
     if isinstance(value, PackedWeight):
-        return _passed(place, value)
+        return _kernel_array(place, value)
     if isinstance(value, np.ndarray):
-        return _passed(place, cast(Array, value))
+        return _kernel_array(place, cast(Array, value))
     try:
         found = device_array(value, stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -134,7 +136,7 @@ def _operand(place: _CallArgument, value: object, stream: int) -> DeviceOperand:
         remedy = "it must lie in the memory of a CUDA device or of this machine"
         raise place.refuse(kind, remedy) from error
     if found is None:
-        return _passed(place, value)
+        return _kernel_array(place, value)
     if place.param.is_rewritten:
         given = "is an array on a device"
         remedy = "the kernel reads it in another order; pass what pack() returns of a NumPy array"
@@ -169,7 +171,7 @@ def _require_fit(place: _CallArgument, array: DeviceOperand, *, may_write: bool)
 
 def _array(place: _CallArgument, value: object) -> Array:
     param = place.param
-    array, may_write = _viewed(place, value)
+    array, may_write = _view(place, value)
     _require_fit(place, array, may_write=may_write)
     if not array.flags.c_contiguous:
         given = f"is not contiguous (strides {array.strides} bytes)"
@@ -187,7 +189,7 @@ def _contiguous_remedy(param: Param) -> str:
     return f"{wants}; use numpy.ascontiguousarray"
 
 
-def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
+def _view(place: _CallArgument, value: object) -> tuple[Array, bool]:
     """Return (array over the memory of `value`, whether it may be written)."""
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
@@ -256,5 +258,5 @@ def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]])
                 )
 
 
-def _described(param: Param) -> str:
+def _describe(param: Param) -> str:
     return f"{param.name}: {param.dtype}{list(param.source_shape)}"

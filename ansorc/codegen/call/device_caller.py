@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ansorc.codegen.base import BoundDeviceKernel, DeviceKernel, LoadedKernel
-from ansorc.codegen.call.arguments import checked_operands
+from ansorc.codegen.call.arguments import check_operands
 from ansorc.codegen.call.timing import Timing, measure
 from ansorc.codegen.device_array import DeviceOperand, stream_handle
 from ansorc.codegen.package.signature import Signature
@@ -46,7 +46,7 @@ class DeviceCaller:
         Raise CallError for arrays or a stream that it cannot take, DeviceError if it fails.
         """
         handle = self._handle(stream)
-        operands = checked_operands(self._signature, values, handle or 0)
+        operands = check_operands(self._signature, values, handle or 0)
         bound = self._kernel().bind_on(operands, handle)
         try:
             if handle is None or _copies(operands):
@@ -62,7 +62,7 @@ class DeviceCaller:
     ) -> Timing:
         """Run the kernel for about `min_time_s` and return the time of a call without copies."""
         handle = self._handle(stream)
-        operands = checked_operands(self._signature, values, handle or 0)
+        operands = check_operands(self._signature, values, handle or 0)
         bound = self._kernel().bind_on(operands, handle)
         clock = DeviceClock()
         try:
@@ -75,7 +75,7 @@ class DeviceCaller:
 
     def call_seconds(self, values: Sequence[object], repeats: int) -> list[list[float]]:
         """Run a network so many times; return the time of each of its calls in each run."""
-        operands = checked_operands(self._signature, values, 0)
+        operands = check_operands(self._signature, values, 0)
         bound = self._kernel().bind_on(operands, None)
         try:
             found = [bound.call_seconds() for _ in range(repeats)]

@@ -93,7 +93,7 @@ class NetworkVariants:
                 f"{param.name}: {_text(shape or ())}"
                 for param, shape in zip(inputs, shapes, strict=True)
             )
-            raise CallError(f"{self.name} has no program for {given}; it has {self._known()}")
+            raise CallError(f"{self.name} has no program for {given}; it has {self._list_shapes()}")
         return found
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
@@ -111,9 +111,9 @@ class NetworkVariants:
         return network_backend_of(target).save_variants(file_path(path), self._plan, target)
 
     def __repr__(self) -> str:
-        return f"<network {self.name} for {self._known()}>"
+        return f"<network {self.name} for {self._list_shapes()}>"
 
-    def _known(self) -> str:
+    def _list_shapes(self) -> str:
         return " | ".join(shapes_text(module.signature) for module in self.modules)
 
 

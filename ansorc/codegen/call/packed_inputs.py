@@ -29,7 +29,7 @@ class PackedInputs:
         self._has_warned = False
         self._warning = ""
 
-    def replaced(self, values: tuple[object, ...]) -> tuple[object, ...] | None:
+    def replace(self, values: tuple[object, ...]) -> tuple[object, ...] | None:
         """Return `values` with what is packed already; None if that is none of them."""
         found: list[object] | None = None
         for number, (reference, weight) in list(self._known.items()):
@@ -41,7 +41,7 @@ class PackedInputs:
                 found[number] = weight
         return None if found is None else tuple(found)
 
-    def packed(self, number: int, param: Param, value: object, array: Array) -> Array:
+    def pack(self, number: int, param: Param, value: object, array: Array) -> Array:
         """Return a packed copy of `array`, a view of `value`, which was checked."""
         packing, begin = param.packing, time.perf_counter()
         if packing is None:

@@ -15,7 +15,7 @@ from ansorc.codegen.call.arguments import DEVICE_ALIGNMENT
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
-from ansorc.codegen.package.files import replaced_together, write_synced
+from ansorc.codegen.package.files import replace_together, write_synced
 from ansorc.codegen.package.header import FAULT_STATUSES, c_type, comment, heading, macros_of
 from ansorc.codegen.package.manifest import Manifest, kernel_version, manifest_text
 from ansorc.codegen.package.signature import Signature
@@ -38,7 +38,7 @@ def write_cuda_artifact(
     """
     artifact = Artifact(path, path.with_suffix(".h"), path.with_suffix(".json"))
     manifest = Manifest(signature, target, kernel_version(image))
-    with replaced_together([artifact.header, artifact.manifest, path]) as (header, text, library):
+    with replace_together([artifact.header, artifact.manifest, path]) as (header, text, library):
         write_synced(library, image)
         write_synced(header, header_text(manifest, plan, path.name).encode())
         document = json.loads(manifest_text(manifest, library))

@@ -215,7 +215,7 @@ class Device:
             allocation = known.pop() if known else None
             self._free_bytes -= padded if allocation is not None else 0
         if allocation is None:
-            allocation = self._allocated(padded)
+            allocation = self._allocate(padded)
         memory = Memory(allocation, padded, size)
         for begin, length in self._pads(memory):
             driver().memset_d8_async(begin, _PATTERN, length)
@@ -294,7 +294,7 @@ class Device:
         else:
             driver().Event(_NO_TIMING).record().synchronize()
 
-    def _allocated(self, size: int) -> Allocation:
+    def _allocate(self, size: int) -> Allocation:
         cuda = driver()
         try:
             return cuda.mem_alloc(size)

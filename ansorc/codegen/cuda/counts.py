@@ -20,7 +20,7 @@ from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 _SHOWN = ("FFMA", "HMMA", "IMMA", "IDP", "LDSM", "LDGSTS", "LDS", "STS", "LDG", "STG", "BAR")
 
 
-def counted(function: Function, source: DeviceProgram, target: Target) -> str:
+def count_kernels(function: Function, source: DeviceProgram, target: Target) -> str:
     """Return the figures of a prepared function and its program; raise BuildError without NVRTC."""
     cubin = compile_cubin(cuda_text(source), target.arch)
     resources = {each.name: each for each in cubin.resources}

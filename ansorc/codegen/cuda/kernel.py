@@ -96,7 +96,7 @@ class CudaKernel:
 
     def upload(self, array: Array) -> DeviceArray:
         """Return a copy on the device; see `base.DeviceKernel`."""
-        return uploaded(device_of(()), array.shape, array.dtype, [array])
+        return upload(device_of(()), array.shape, array.dtype, [array])
 
     def launch_again(
         self,
@@ -149,11 +149,11 @@ class CudaKernel:
         with self._lock:
             if device not in self._modules:
                 self._require_arch(device)
-                module, functions = self._loaded(device)
+                module, functions = self._load(device)
                 self._modules[device] = _OnDevice(module, functions, self.constants_on(device))
             return self._modules[device]
 
-    def _loaded(self, device: Device) -> tuple[PycudaModule, list[PycudaFunction]]:
+    def _load(self, device: Device) -> tuple[PycudaModule, list[PycudaFunction]]:
         name = self.signature.name
         with device.active(f"loading {name}"):
             try:
@@ -164,7 +164,7 @@ class CudaKernel:
                 if not any(word in str(error) for word in _OF_THE_IMAGE):
                     raise
                 raise BuildError(
-                    f"{name} cannot be loaded on {_named(device)}, whose driver is for CUDA "
+                    f"{name} cannot be loaded on {_device_name(device)}, whose driver is for CUDA "
                     f"{device.facts().driver}: {error}; a driver that is older than the compiler "
                     "that made the code may not know it: update it, or use an older compiler"
                 ) from error
@@ -180,7 +180,7 @@ class CudaKernel:
         fits = has >= wants and (is_portable or has // 10 == wants // 10)
         if not (has == wants if made[2] else fits):
             raise BuildError(
-                f"{self.signature.name} was built for {self._arch}, but {_named(device)} is "
+                f"{self.signature.name} was built for {self._arch}, but {_device_name(device)} is "
                 f"{here[0]}; build it for 'cuda -arch={here[0]}'"
             )
 
@@ -214,7 +214,7 @@ class BoundCudaKernel:
         try:
             with device.active(self._name):
                 self._stream = device.stream(stream)
-                self._addresses = self._placed(kernel.signature)
+                self._addresses = self._place_arguments(kernel.signature)
                 if kernel.plan.workspace_bytes:
                     size = kernel.plan.workspace_bytes
                     self._workspace = device.workspace(size, self._stream)
@@ -260,7 +260,7 @@ class BoundCudaKernel:
         with self._device.active(self._name):
             self._follow()
             own = None if self._stream is None else self._stream.own
-            begin, end, graphs = cuda.Event(), cuda.Event(), self._recorded(calls)
+            begin, end, graphs = cuda.Event(), cuda.Event(), self._record_graphs(calls)
             begin.record(own)
             for graph in graphs:
                 graph.launch(self._stream)
@@ -331,7 +331,7 @@ class BoundCudaKernel:
         for memory in places:
             self._device.give(memory)
 
-    def _placed(self, signature: Signature) -> list[int]:
+    def _place_arguments(self, signature: Signature) -> list[int]:
         """The address of each argument; inputs of this machine are copied."""
         found: list[int] = []
         for param, one in zip(signature.params, self._operands, strict=True):
@@ -386,7 +386,7 @@ class BoundCudaKernel:
         if not self._kernel.launch_again(key, partial(self._enqueue_in, 1), self._stream):
             self._enqueue(1)
 
-    def _recorded(self, calls: int) -> list[LaunchGraph]:
+    def _record_graphs(self, calls: int) -> list[LaunchGraph]:
         """Graphs that make so many calls together."""
         many = max(1, _GRAPH_LAUNCHES // max(1, len(self._launches)))
         found = [many] * (calls // many) + ([calls % many] if calls % many else [])
@@ -408,7 +408,7 @@ class BoundCudaKernel:
             )
 
 
-def uploaded(
+def upload(
     device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[Array]
 ) -> DeviceArray:
     """Return an array on `device` of the elements in `parts`, one after the other.
@@ -451,5 +451,5 @@ def device_fault(signature: Signature, record: Sequence[int]) -> FaultError:
     return recorded_fault(signature.name, site.kind, signature.faults, record)
 
 
-def _named(device: Device) -> str:
+def _device_name(device: Device) -> str:
     return f"device {device.ordinal} ('{device.facts().name}')"

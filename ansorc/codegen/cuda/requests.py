@@ -132,7 +132,7 @@ def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
     values = _iterations(place.loops)
     try:
         if part.buffer.scope is Scope.SHARED and lanes == 1 and isinstance(part, Load):
-            lanes, values = _joined(part, place.loops, values)
+            lanes, values = _join_loads(part, place.loops, values)
         elements = _elements(part, values)
         active = np.ones(values[""].shape, bool)
         for condition in place.conditions:
@@ -167,7 +167,7 @@ def _elements(part: Load | Store, values: Mapping[str, LaneValues]) -> LaneValue
     return np.asarray(sum((_value(i, values) * stride for i, stride in terms), np.int64(0)))
 
 
-def _joined(
+def _join_loads(
     load: Load, loops: tuple[For, ...], values: Mapping[str, LaneValues]
 ) -> tuple[int, Mapping[str, LaneValues]]:
     """How many neighbours NVIDIA's compiler loads at once, and where the first of them is loaded.

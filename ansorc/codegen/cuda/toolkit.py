@@ -71,7 +71,7 @@ def compile_cubin(text: str, arch: str) -> Cubin:
         log, image = _nvrtc_compile(text, arch, options, is_ptx=False)
         return len(log).to_bytes(8, "little") + log + image
 
-    made = _cached(text, options, make)
+    made = _compile_once(text, options, make)
     end = 8 + int.from_bytes(made[:8], "little")
     return Cubin(made[end:], resources_of(made[8:end].decode(errors="replace")))
 
@@ -83,7 +83,7 @@ def compile_ptx(text: str, arch: str) -> str:
     def make() -> bytes:
         return _nvrtc_compile(text, arch, options, is_ptx=True)[1]
 
-    return _cached(text, options, make).rstrip(b"\0").decode()
+    return _compile_once(text, options, make).rstrip(b"\0").decode()
 
 
 def assemble(ptx: str, arch: str) -> Cubin:
@@ -162,7 +162,7 @@ def compiler_version() -> tuple[int, int]:
     return major, minor
 
 
-def _cached(text: str, options: Sequence[str], make: Callable[[], bytes]) -> bytes:
+def _compile_once(text: str, options: Sequence[str], make: Callable[[], bytes]) -> bytes:
     cache = DiskCache(cache_directory() / "cuda")
     version = compiler_version()
     return cache.get("\0".join(["nvrtc", str(version), *options, text]), make)

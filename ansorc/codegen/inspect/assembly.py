@@ -95,7 +95,7 @@ def innermost_loops(assembly: str) -> list[Loop]:
     return [loop for loop in loops(assembly) if loop.is_innermost]
 
 
-def marked(assembly: str) -> str:
+def mark_loops(assembly: str) -> str:
     """Return the text with a bar along each innermost loop and its summary before it."""
     found = innermost_loops(assembly)
     inside = {line for loop in found for line in loop.lines}

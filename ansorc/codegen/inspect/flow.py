@@ -58,7 +58,7 @@ def _within(graph: FlowGraph, nodes: set[int], closed: set[int], depth: int) -> 
     """The loops among `nodes`, without the edges to nodes that are `closed`."""
     inside = {n: [m for m in graph[n] if m in nodes and m not in closed] for n in nodes}
     found: list[Circle] = []
-    for part in _connected(inside):
+    for part in _strong_components(inside):
         if len(part) == 1 and not part & set(inside[min(part)]):
             continue
         entered = {m for n in nodes - part for m in inside[n] if m in part}
@@ -69,20 +69,20 @@ def _within(graph: FlowGraph, nodes: set[int], closed: set[int], depth: int) -> 
     return found
 
 
-def _connected(edges: dict[int, list[int]]) -> list[set[int]]:
+def _strong_components(edges: dict[int, list[int]]) -> list[set[int]]:
     """Strongly connected parts (Kosaraju): a walk forwards gives the order of a walk backwards."""
     backwards: dict[int, list[int]] = {node: [] for node in edges}
     for node, after in edges.items():
         for other in after:
             backwards[other].append(node)
     seen: set[int] = set()
-    order = [node for start in sorted(edges) for node in _finished(edges, start, seen)]
+    order = [node for start in sorted(edges) for node in _finish_order(edges, start, seen)]
     seen = set()
-    walks = (_finished(backwards, start, seen) for start in reversed(order))
+    walks = (_finish_order(backwards, start, seen) for start in reversed(order))
     return sorted((set(part) for part in walks if part), key=min)
 
 
-def _finished(edges: dict[int, list[int]], start: int, seen: set[int]) -> list[int]:
+def _finish_order(edges: dict[int, list[int]], start: int, seen: set[int]) -> list[int]:
     """The nodes not `seen` that `start` reaches, in the order in which a deep walk leaves them."""
     if start in seen:
         return []

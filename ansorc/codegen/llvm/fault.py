@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansorc.codegen.llvm.condition import known, negate
+from ansorc.codegen.llvm.condition import constant_value, negate
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.types import Value
 from ansorc.codegen.llvm.vector import any_lane
@@ -52,7 +52,7 @@ def define_fault(module: ModuleWriter, function: Function) -> None:
 def write_check(writer: FunctionWriter, exprs: ExprWriter, stmt: Check, leaving: str) -> None:
     """Write `stmt`: where it fails the function runs `leaving` and returns the status."""
     condition = exprs.value(stmt.condition)
-    if known(condition) is True:
+    if constant_value(condition) is True:
         return
     lanes, wrong = condition.dtype.lanes, negate(writer, condition)
     fails = wrong if lanes == 1 else any_lane(writer, wrong)

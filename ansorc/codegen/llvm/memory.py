@@ -9,7 +9,7 @@ from itertools import pairwise
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
 from ansorc.codegen.llvm.types import Value, in_memory, literal, memory_type, suffix
-from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffled, splat
+from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffle, splat
 from ansorc.codegen.llvm.writer import STREAMED, FunctionWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
@@ -169,7 +169,7 @@ class MemoryWriter:
         if mask is None:
             return self._load_near(buffer, pointer, flat.lanes)
         name = suffix(in_memory(buffer.dtype.vector(flat.lanes)))
-        return self._masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
+        return self._call_masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
 
     def _load_apart(self, buffer: Buffer, flat: LaneIndex[Symbol], mask: Value | None) -> Value:
         """Load all between elements that are a few steps apart, and leave out the others."""
@@ -177,24 +177,24 @@ class MemoryWriter:
         found: Value | None = None
         for number in range(step):
             start = min(number * lanes, (lanes - 1) * (step - 1))  # the last ends with an element
-            wanted = None if mask is None else self._spread(mask, step, start)
+            wanted = None if mask is None else self._spread_mask(mask, step, start)
             part = self._load_flat(buffer, LaneIndex(flat.first.offset_by(start), lanes, 1), wanted)
             places = [lane * step - start for lane in range(lanes)]
             if found is None:
                 order = [min(at, lanes - 1) for at in places]
             else:
                 order = [n if at < 0 else lanes + min(at, lanes - 1) for n, at in enumerate(places)]
-            found = shuffled(self._writer, part if found is None else found, part, order)
+            found = shuffle(self._writer, part if found is None else found, part, order)
         assert found is not None
         return found
 
-    def _spread(self, mask: Value, step: int, start: int) -> Value:
+    def _spread_mask(self, mask: Value, step: int, start: int) -> Value:
         """Return the lanes of `mask` for a vector of all elements between, from `start` on."""
         lanes = mask.dtype.lanes
         none = Value("zeroinitializer", mask.dtype)
         found = [divmod(start + place, step) for place in range(lanes)]
         order = [lanes if rest or lane >= lanes else lane for lane, rest in found]
-        return shuffled(self._writer, mask, none, order)
+        return shuffle(self._writer, mask, none, order)
 
     def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
         if mask is None or all(_inside(place, buffer) for place in places):
@@ -202,7 +202,7 @@ class MemoryWriter:
             return pack(self._writer, values)
         lanes = len(places)
         name = f"masked.gather.{suffix(in_memory(buffer.dtype.vector(lanes)))}.v{lanes}p0"
-        return self._masked(name, buffer, self._pointers(buffer, places), mask)
+        return self._call_masked(name, buffer, self._pointers(buffer, places), mask)
 
     def _pointers(self, buffer: Buffer, places: list[Linear[Symbol]]) -> str:
         """Return the vector of the addresses of `places`, with its type."""
@@ -214,7 +214,7 @@ class MemoryWriter:
             )
         return f"{kind} {vector}"
 
-    def _masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
+    def _call_masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
         """Call a masked load or gather; lanes switched off hold zero."""
         kind = in_memory(buffer.dtype.vector(mask.dtype.lanes))
         lanes, result = kind.lanes, memory_type(kind)

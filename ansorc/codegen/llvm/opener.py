@@ -49,7 +49,7 @@ class NativeOpener:
 
     def open(self, library: Path, signature: Signature, target: Target) -> NativeKernel:
         require_this_machine(signature.name, target)
-        loaded = _loaded(library, shutil.copyfile)
+        loaded = _load_copy(library, shutil.copyfile)
         return NativeKernel(_address(loaded, signature.name), lambda: loaded)
 
     def open_network(
@@ -57,7 +57,7 @@ class NativeOpener:
     ) -> NativeNetwork:
         name = signature.name
         require_this_machine(name, target)
-        loaded = _loaded(library, os.symlink)  # it may be large
+        loaded = _load_copy(library, os.symlink)  # it may be large
         if weights is not None:
             status = loaded[f"{name}_open"](os.fsencode(weights))
             if status:
@@ -70,7 +70,7 @@ class NativeOpener:
 OPENER: Opener = NativeOpener()
 
 
-def _loaded(library: Path, put: Callable[[Path, Path], object]) -> ctypes.CDLL:
+def _load_copy(library: Path, put: Callable[[Path, Path], object]) -> ctypes.CDLL:
     """The library, which `put` puts in a place of its own.
 
     A path that is open already would give what was loaded from it then.

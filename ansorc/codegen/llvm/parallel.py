@@ -40,7 +40,7 @@ class Outliner:
         """Write `loop` as a function, and its call in `outer`."""
         name = f"{self._kernel}.parallel{self._count}"
         self._count += 1
-        captures = _captured(outer, loop)
+        captures = _find_captures(outer, loop)
         self._module.functions.append(self._chunk(name, outer, loop, captures))
         kinds = ["ptr"] * len(captures.buffers) + ["i64"] * len(captures.variables)
         self._module.functions.append(_trampoline(name, kinds))
@@ -111,7 +111,7 @@ def return_if(writer: FunctionWriter, condition: str, status: str) -> None:
     writer.start_block(go)
 
 
-def _captured(outer: StmtWriter, loop: For) -> _Captures:
+def _find_captures(outer: StmtWriter, loop: For) -> _Captures:
     own: set[Buffer] = set()
     used: dict[Buffer, None] = {}
     names: set[str] = set()

@@ -118,7 +118,7 @@ def direct_call(
     )
 
 
-def bound_run(
+def bind_run(
     kernel: int, arrays: Sequence[Array], workspace: int | None, threads: int, owner: object
 ) -> Callable[[int], int]:
     """Return `run` for the kernel at the address `kernel` on `arrays`."""
@@ -151,7 +151,7 @@ def _function(name: str, record: ctypes.Structure, owned: tuple[object, ...]) ->
 
 
 def _knows_layouts() -> bool:
-    return _array_layout_is_known() and _packed_places() is not None
+    return _array_layout_is_known() and _find_packed_offsets() is not None
 
 
 @lru_cache(maxsize=1)
@@ -178,7 +178,7 @@ def _array_layout_is_known() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _packed_places() -> tuple[int, int] | None:
+def _find_packed_offsets() -> tuple[int, int] | None:
     """Where a PackedWeight has its packing and its array; None if that cannot be found."""
     packing = Packing.plain(Buffer("weight", (1,), FLOAT32, constant=True))
     weight = PackedWeight(packing, np.zeros(1, np.float32))
@@ -221,7 +221,7 @@ class _PythonCode:
 
 @lru_cache(maxsize=1)
 def _python_code() -> _PythonCode:
-    target, header, packed = detect(), object.__basicsize__, _packed_places() or (0, 0)
+    target, header, packed = detect(), object.__basicsize__, _find_packed_offsets() or (0, 0)
     places = {
         "OBJECT_TYPE": _type_place(), "ARRAY_DATA": header + _DATA, "ARRAY_RANK": header + _RANK,
         "ARRAY_EXTENTS": header + _EXTENTS, "ARRAY_DTYPE": header + _TYPE,

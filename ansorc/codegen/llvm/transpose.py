@@ -10,7 +10,7 @@ from ansorc.ir.passes.transpose_copies import Transposition, transposition
 from ansorc.ir.stmt import For, LoopKind
 
 
-def transposed_block(loop: For) -> Transposition | None:
+def match_transposition(loop: For) -> Transposition | None:
     """Return what the loop, unrolled, transposes if it is a block as wide as it is long."""
     if loop.kind is not LoopKind.UNROLLED:
         return None
@@ -22,12 +22,12 @@ def write_block(writer: FunctionWriter, exprs: ExprWriter, loop: For, found: Tra
     """Write all iterations of `loop`: its loads, then its stores in their order."""
     exprs.index.bind(loop.var.name, Linear())
     rows = [exprs.value(found.row(lane)) for lane in range(found.lanes)]
-    for number, column in enumerate(_transposed(writer, rows)):
+    for number, column in enumerate(_transpose(writer, rows)):
         exprs.index.bind(loop.var.name, Linear(constant=number))
         exprs.memory.store(found.store, column)
 
 
-def _transposed(writer: FunctionWriter, rows: list[Value]) -> list[Value]:
+def _transpose(writer: FunctionWriter, rows: list[Value]) -> list[Value]:
     """Return the columns of the square matrix with these rows.
 
     Interleaving row n with row n + half, for all n, moves the first bit of a row's number to the
@@ -36,11 +36,11 @@ def _transposed(writer: FunctionWriter, rows: list[Value]) -> list[Value]:
     count = len(rows)
     for _ in range(count.bit_length() - 1):
         pairs = zip(rows[: count // 2], rows[count // 2 :], strict=True)
-        rows = [_interleaved(writer, a, b, half) for a, b in pairs for half in (0, count // 2)]
+        rows = [_interleave(writer, a, b, half) for a, b in pairs for half in (0, count // 2)]
     return rows
 
 
-def _interleaved(writer: FunctionWriter, a: Value, b: Value, first: int) -> Value:
+def _interleave(writer: FunctionWriter, a: Value, b: Value, first: int) -> Value:
     """Return half of the lanes of `a` and `b`, from `first` on, in turns."""
     lanes = a.dtype.lanes
     places = [place for lane in range(first, first + lanes // 2) for place in (lane, lane + lanes)]

@@ -8,7 +8,7 @@ from threading import Lock
 
 import numpy as np
 
-from ansorc.codegen.network.weights import rounded
+from ansorc.codegen.network.weights import round_up
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.packing import Packing
@@ -34,7 +34,7 @@ class DerivedBlock:
         self.nbytes = 0
         for weight in weights:
             self.weights[self.nbytes] = weight
-            self.nbytes += rounded(weight.packing.packed.bytes)
+            self.nbytes += round_up(weight.packing.packed.bytes)
         self._memory: Array | None = None
         self._is_made = False
         self._lock = Lock()

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from ansorc.codegen.network.derived import DerivedBlock
-from ansorc.codegen.network.weights import WeightBlock, rounded
+from ansorc.codegen.network.weights import WeightBlock, round_up
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
@@ -32,7 +32,7 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferSlot:
     """Where an argument of a kernel lies."""
 
     kind: PlaceKind
@@ -45,7 +45,7 @@ class KernelCall:
 
     kernel: int
     """Index into `NetworkPlan.kernels`."""
-    arguments: tuple[Place, ...]
+    arguments: tuple[BufferSlot, ...]
     """In the kernel's call order."""
     name: str
     """For people, and for the profile: "conv1 + relu"."""
@@ -85,7 +85,7 @@ class NetworkPlan:
     @property
     def kernel_workspace(self) -> int:
         """The offset of the workspace that kernels use in turn, after the intermediate tensors."""
-        return rounded(self.arena_bytes)
+        return round_up(self.arena_bytes)
 
     @property
     def signature(self) -> Signature:
@@ -108,7 +108,7 @@ class NetworkPlan:
         called = {call.kernel: self.kernels[call.kernel].signature for call in self.calls}
         size = max((each.workspace_bytes for each in called.values()), default=0)
         place = self.kernel_workspace + size
-        return rounded(place) if self.faults else place
+        return round_up(place) if self.faults else place
 
     @cached_property
     def faults(self) -> tuple[FaultSite, ...]:

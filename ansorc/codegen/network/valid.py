@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.package.c_names import require_c_name
 from ansorc.codegen.package.signature import Param
 from ansorc.errors import BuildError
@@ -72,7 +72,7 @@ def _require_call(plan: NetworkPlan, spot: _CheckedCall, call: KernelCall) -> No
     _require_no_overlap(spot, list(zip(params, call.arguments, strict=True)))
 
 
-def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: Place) -> None:
+def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: BufferSlot) -> None:
     offset = place.offset
     match place.kind:
         case PlaceKind.INPUT | PlaceKind.OUTPUT as kind:
@@ -106,7 +106,7 @@ def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: 
         raise spot.refuse(param, f"is written, but lies in {what}")
 
 
-def _require_no_overlap(spot: _CheckedCall, places: list[tuple[Param, Place]]) -> None:
+def _require_no_overlap(spot: _CheckedCall, places: list[tuple[Param, BufferSlot]]) -> None:
     """What is written shares no byte with another argument: the kernel has its own order."""
     for number, (param, place) in enumerate(places):
         for other, elsewhere in places[:number]:
@@ -114,7 +114,7 @@ def _require_no_overlap(spot: _CheckedCall, places: list[tuple[Param, Place]]) -
                 raise spot.refuse(param, f"overlaps '{other.name}', and one of them is written")
 
 
-def _overlap(param: Param, place: Place, other: Param, elsewhere: Place) -> bool:
+def _overlap(param: Param, place: BufferSlot, other: Param, elsewhere: BufferSlot) -> bool:
     if place.kind is not elsewhere.kind:
         return False
     if place.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):

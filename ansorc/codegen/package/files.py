@@ -13,7 +13,7 @@ from ansorc.errors import BuildError
 
 
 @contextmanager
-def replaced_together(paths: Sequence[Path]) -> Generator[list[Path]]:
+def replace_together(paths: Sequence[Path]) -> Generator[list[Path]]:
     """Yield a place to make each of `paths` in, under its name; at the end all are renamed.
 
     Those of one directory share a new directory beside them, which may hold other files until then.

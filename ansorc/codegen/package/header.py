@@ -152,7 +152,7 @@ def heading(manifest: Manifest, names: Sequence[str]) -> list[str]:
     signature = manifest.signature
     first = f"{signature.name}, version {manifest.version}, for {manifest.target.text}."
     pairs = zip(signature.params, names, strict=True)
-    return [first, "", *(_described(param, name) for param, name in pairs)]
+    return [first, "", *(_describe(param, name) for param, name in pairs)]
 
 
 def comment(lines: Sequence[str]) -> str:
@@ -209,7 +209,7 @@ def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _described(param: Param, name: str) -> str:
+def _describe(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
     role += ", packed" if param.is_rewritten else ""
     shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"

@@ -25,7 +25,7 @@ class _Section:
     info: int
 
 
-def hidden_with_prefix(code: bytes, prefix: str) -> bytes:
+def hide_with_prefix(code: bytes, prefix: str) -> bytes:
     """Return the object file with every function and array that it shows renamed and hidden.
 
     `prefix` is put before their names; what it calls elsewhere stays. Hidden is what other parts of

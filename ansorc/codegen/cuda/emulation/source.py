@@ -46,7 +46,7 @@ def emulation_source(program: DeviceProgram) -> str:
     ])  # fmt: skip
 
 
-def checked_source(program: DeviceProgram, parameter_bytes: Sequence[int]) -> str:
+def sanitizer_source(program: DeviceProgram, parameter_bytes: Sequence[int]) -> str:
     """Return C++ of a program that runs all launches once, with threads, for a sanitizer.
 
     Its arguments are a file with the parameters one after another, a file for what becomes of

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ansorc.codegen.llvm.parallel import return_if
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
-from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS, NOT_OPEN
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.target import Target
@@ -188,12 +188,12 @@ def _write_move(writer: FunctionWriter, plan: NetworkPlan, size: int) -> None:
     writer.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     stored = f"@{weights_symbol(plan)}"
     _write_advice(writer, stored, size, _MADV_POPULATE_READ)
-    operands = f"ptr align 64 {_moved(writer, plan)}, ptr align 64 {stored}, i64 {size}"
+    operands = f"ptr align 64 {_move_function(writer, plan)}, ptr align 64 {stored}, i64 {size}"
     writer.line(f"call void @llvm.memcpy.p0.p0.i64({operands}, i1 false)")
     _write_advice(writer, stored, size, _MADV_DONTNEED)
 
 
-def _moved(writer: FunctionWriter, plan: NetworkPlan) -> str:
+def _move_function(writer: FunctionWriter, plan: NetworkPlan) -> str:
     base = f"ptr @{derived_symbol(plan)}"
     return writer.emit(f"getelementptr inbounds i8, {base}, i64 {plan.derived.nbytes}")
 
@@ -231,7 +231,7 @@ def _write_entry(
     params = _arrays(plan)
     weights = f"@{weights_symbol(plan)}" if plan.weights.nbytes else "null"
     if where.is_moved:
-        weights = _moved(writer, plan)
+        weights = _move_function(writer, plan)
     if where.is_mapped:
         weights = writer.emit(f"load atomic ptr, ptr @{plan.name}.file acquire, align 8")
         return_if(writer, writer.emit(f"icmp eq ptr {weights}, null"), str(NOT_OPEN))
@@ -311,8 +311,8 @@ def _write_fault(writer: FunctionWriter, plan: NetworkPlan, call: KernelCall, st
     lines = [f"i32 {each}, label {copy}" for each in FAULT_STATUS.values()]
     writer.line(f"switch i32 {status}, label {go} [ {' '.join(lines)} ]")
     writer.start_block(copy)
-    own = _pointer(writer, plan, Place(PlaceKind.ARENA, plan.kernel_workspace))
-    record = _pointer(writer, plan, Place(PlaceKind.ARENA, plan.fault_place))
+    own = _pointer(writer, plan, BufferSlot(PlaceKind.ARENA, plan.kernel_workspace))
+    record = _pointer(writer, plan, BufferSlot(PlaceKind.ARENA, plan.fault_place))
     for number in range(FAULT_RECORD.elements):
         source = writer.emit(f"getelementptr i64, ptr {own}, i64 {number}")
         value = writer.emit(f"load i64, ptr {source}, align 8")
@@ -342,7 +342,7 @@ def _write_call(
 ) -> str:
     signature = plan.kernels[call.kernel].signature
     operands = [f"ptr {_pointer(writer, plan, place)}" for place in call.arguments]
-    workspace = Place(PlaceKind.ARENA, plan.kernel_workspace)
+    workspace = BufferSlot(PlaceKind.ARENA, plan.kernel_workspace)
     own = _pointer(writer, plan, workspace) if signature.workspace_bytes else "null"
     threads = limits[call.threads if plan.is_parallel(call) else 1]
     listing = ", ".join([*operands, f"ptr {own}", f"i32 {threads}"])
@@ -350,7 +350,7 @@ def _write_call(
     return writer.emit(f"call i32 {symbol}({listing})")
 
 
-def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: Place) -> str:
+def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: BufferSlot) -> str:
     match place.kind:
         case PlaceKind.INPUT:
             return f"%p{place.offset}"
