@@ -176,11 +176,11 @@ class Caller(Generic[Loaded]):
 
     def _fault(self, kind: FaultKind) -> FaultError:
         """Return the error of a call that failed for its data, from what this thread's says."""
-        signature, place = self._signature, self._signature.fault_place
+        signature, offset = self._signature, self._signature.fault_place
         memory: Array | None = getattr(self._of_thread, "memory", None)
         if memory is None:
             return unknown_fault(signature.name, kind)
-        record = memory[place : place + FAULT_RECORD.bytes].view(np.int64).tolist()
+        record = memory[offset : offset + FAULT_RECORD.bytes].view(np.int64).tolist()
         return recorded_fault(signature.name, kind, signature.faults, record)
 
     def _bind(self, arrays: Sequence[Array], threads: int) -> BoundKernel:

@@ -78,11 +78,11 @@ class DeviceCaller:
         operands = check_operands(self._signature, values, 0)
         bound = self._kernel().bind_on(operands, None)
         try:
-            found = [bound.call_seconds() for _ in range(repeats)]
+            seconds = [bound.call_seconds() for _ in range(repeats)]
             bound.fetch()
         finally:
             bound.release()
-        return found
+        return seconds
 
     def _kernel(self) -> DeviceKernel:
         if self._checked is None:  # asking a protocol takes as long as many a kernel
@@ -102,4 +102,4 @@ class DeviceCaller:
 
 
 def _copies(operands: Sequence[DeviceOperand]) -> bool:
-    return any(isinstance(one, np.ndarray) for one in operands)
+    return any(isinstance(operand, np.ndarray) for operand in operands)

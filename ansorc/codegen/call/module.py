@@ -90,7 +90,7 @@ class Module:
     def _with(self, constants: Mapping[str, object]) -> Module:
         """This kernel without its constant inputs `constants`."""
         signature, code = self.signature, self._code
-        packed = {name: pack_weight(signature, name, one) for name, one in constants.items()}
+        packed = {name: pack_weight(signature, name, array) for name, array in constants.items()}
         fixed = {
             number: packed[param.name].array
             for number, param in enumerate(signature.params)

@@ -110,8 +110,8 @@ class NetworkModule:
                 what = "needs an input" if name in names else "has no input"
                 takes = ", ".join(f"'{each}'" for each in names)
                 raise CallError(f"{self.signature.name} {what} '{name}'; it takes {takes}")
-        found = self(*(feeds[name] for name in names), threads=threads)
-        outputs = (found,) if len(self.outputs) == 1 else found
+        results = self(*(feeds[name] for name in names), threads=threads)
+        outputs = (results,) if len(self.outputs) == 1 else results
         return {param.name: array for param, array in zip(self.outputs, outputs, strict=True)}
 
     def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
@@ -178,12 +178,12 @@ class NetworkModule:
     def _profile_calls(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
         """The seconds of each call in each of so many runs."""
         code, workspace = self._caller.load(threads)
-        found: list[list[float]] = []
+        profile: list[list[float]] = []
         for _ in range(runs):
             status, seconds = code.profile(arrays, workspace, threads)
             self._caller.require_success(status)
-            found.append(seconds)
-        return found
+            profile.append(seconds)
+        return profile
 
     def _new_outputs(self) -> list[Array]:
         return [aligned_empty(param.shape, param.dtype.numpy) for param in self.outputs]

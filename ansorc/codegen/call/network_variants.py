@@ -87,14 +87,14 @@ class NetworkVariants:
         shapes = [_shape(array) for array in arrays[: len(inputs)]]
         if None in shapes:
             return self.modules[0]  # which says what is no array
-        found = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
-        if found is None:
+        module = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
+        if module is None:
             given = ", ".join(
                 f"{param.name}: {_text(shape or ())}"
                 for param, shape in zip(inputs, shapes, strict=True)
             )
             raise CallError(f"{self.name} has no program for {given}; it has {self._list_shapes()}")
-        return found
+        return module
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write all for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.

@@ -201,13 +201,13 @@ def calling_function(
     arrays = [*names, *more, "workspace"]
     yield f"static inline int32_t {name}({listing}) {{"
     yield "    static const ansorc_cuda_step steps[] = {"
-    for one in plan.launches:
-        shape = ", ".join(map(str, (*one.grid, *one.block, one.dynamic_shared_bytes)))
-        yield f"        {{{kernels.index(one.name)}, {{{shape}}}, {len(one.arguments)}}},"
+    for launch in plan.launches:
+        shape = ", ".join(map(str, (*launch.grid, *launch.block, launch.dynamic_shared_bytes)))
+        yield f"        {{{kernels.index(launch.name)}, {{{shape}}}, {len(launch.arguments)}}},"
     yield "    };"
     yield "    static const ansorc_cuda_place places[] = {"
-    for one in plan.launches:
-        yield f"        {' '.join(_place(each, arrays) for each in one.arguments)}"
+    for launch in plan.launches:
+        yield f"        {' '.join(_place(each, arrays) for each in launch.arguments)}"
     yield "    };"
     if has_own_workspace:
         yield "    if (!workspace) workspace = module->memory.workspace;"
@@ -233,9 +233,9 @@ def _fault_function(name: str, plan: LaunchPlan, *, has_own_workspace: bool) -> 
     yield f"    static const int statuses[] = {{{statuses}}};"
     if has_own_workspace:
         yield "    if (!workspace) workspace = module->memory.workspace;"
-    place = f"(const char *)workspace + {plan.fault_place}"
+    address = f"(const char *)workspace + {plan.fault_place}"
     count = len(plan.fault_statuses)
-    yield f"    return ansorc_cuda_faults(&module->loaded, {place}, stream, statuses, {count});"
+    yield f"    return ansorc_cuda_faults(&module->loaded, {address}, stream, statuses, {count});"
     yield "}"
 
 

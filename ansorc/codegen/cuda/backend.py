@@ -114,7 +114,7 @@ class Cuda:
             )
             for each in compiled
         }
-        return tuple(by_name[one.name] for one in source.kernels if one != CLEAR_FAULTS)
+        return tuple(by_name[kernel.name] for kernel in source.kernels if kernel != CLEAR_FAULTS)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)

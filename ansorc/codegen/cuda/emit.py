@@ -75,15 +75,15 @@ def emit_cuda(
     return DeviceProgram((*texts, *([CLEAR_FAULTS] if sites else [])), plan)
 
 
-def clearing(place: int) -> Launch:
+def clearing(offset: int) -> Launch:
     """Return the launch of CLEAR_FAULTS, before all others, on what lies at `place`."""
-    argument = KernelArgument("workspace", place)
+    argument = KernelArgument("workspace", offset)
     return Launch(CLEAR_FAULTS.name, (1, 1, 1), (_RECORD, 1, 1), 0, (argument,))
 
 
 def kernels(function: Function) -> list[Stmt]:
     """Return the nests of a prepared function that are launched one after another."""
-    found: list[Stmt] = []
+    nests: list[Stmt] = []
 
     def visit(stmt: Stmt) -> None:
         match stmt:
@@ -93,10 +93,10 @@ def kernels(function: Function) -> list[Stmt]:
             case Allocate(buffer, body) if buffer.scope is Scope.GLOBAL:
                 visit(body)
             case _:
-                found.append(stmt)
+                nests.append(stmt)
 
     visit(function.body)
-    return found
+    return nests
 
 
 def workspace_of(function: Function) -> dict[Buffer, int]:
@@ -161,8 +161,8 @@ class _KernelWriter:
         stored, used, exchanged = _find_accessed(nest)
         self._stored, self._exchanged = stored, exchanged
         self._arguments: list[tuple[Buffer, KernelArgument]] = [
-            (buffer, KernelArgument("parameter", place))
-            for place, buffer in enumerate(function.params)
+            (buffer, KernelArgument("parameter", number))
+            for number, buffer in enumerate(function.params)
             if buffer in used
         ]
         self._arguments += [
@@ -215,8 +215,8 @@ class _KernelWriter:
             kind = c_type(buffer.dtype)
             writer.exprs.parts.update({kind} & {"half", "bfloat16"})
             if memory:
-                place = f"{memory} + {offset}" if offset else memory
-                writer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({place});")
+                address = f"{memory} + {offset}" if offset else memory
+                writer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({address});")
             else:
                 align = f"__align__({SHARED_ALIGNMENT})"
                 writer.line(f"__shared__ {align} {kind} {name}[{buffer.elements}];")

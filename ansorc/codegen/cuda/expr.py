@@ -118,10 +118,10 @@ class CudaExpressions:
 
         A 16-bit float may be given as a float32 of the same value.
         """
-        found = self._values.get(expr)
-        if found is None:
-            found = self._values[expr] = self._value(expr)
-        return found
+        text = self._values.get(expr)
+        if text is None:
+            text = self._values[expr] = self._value(expr)
+        return text
 
     def _value(self, expr: Expr) -> CExpr:
         match expr:
@@ -221,16 +221,16 @@ class CudaExpressions:
     def _const(self, value: float, dtype: DType) -> CExpr:
         if dtype.is_float and not isfinite(value):
             self.parts.add("specials")
-        found = literal(value, dtype)
-        return found._replace(dtype=FLOAT32) if is_narrow(dtype) else found
+        constant = literal(value, dtype)
+        return constant._replace(dtype=FLOAT32) if is_narrow(dtype) else constant
 
     def _index(self, indices: Sequence[Expr], strides: Sequence[int]) -> str:
         total = _flat(indices, strides)
         if total is None:
-            found: Expr = Const(0, INT64)
+            flat: Expr = Const(0, INT64)
             for index, stride in zip(indices, strides, strict=True):
-                found = found + index * stride
-            return self.value(found).text
+                flat = flat + index * stride
+            return self.value(flat).text
         rejoin(total, self._ranges())
         return self.value(total.to_expr()).text
 
@@ -372,14 +372,14 @@ class CudaExpressions:
 
     def _lanes(self, operand: Expr, lanes: Sequence[int | CExpr]) -> list[CExpr]:
         outer = self.variables.get(LANE.name)
-        found: list[CExpr] = []
+        values: list[CExpr] = []
         for lane in lanes:
             self.define(LANE.name, literal(lane, INT64) if isinstance(lane, int) else lane)
-            found.append(self.value(operand))
+            values.append(self.value(operand))
         self.undefine(LANE.name)
         if outer is not None:
             self.define(LANE.name, outer)
-        return found
+        return values
 
     def _single(self, value: CExpr) -> CExpr:
         """Return a 16-bit float as a float32, which is exact; another value as it is."""

@@ -34,17 +34,17 @@ def network_program(plan: NetworkPlan) -> DeviceProgram:
     launches: dict[int, tuple[Launch, ...]] = {}
     titles = {call.kernel: call.name for call in reversed(plan.calls)}
     for number in sorted(titles):
-        own = plan.kernels[number].code.device_program
-        names = _names(number, titles[number], own)
+        program = plan.kernels[number].code.device_program
+        names = _names(number, titles[number], program)
         checks = plan.first_fault(number)
         kernels += [
             kernel.rename(names[kernel.name], checks)
-            for kernel in own.kernels
+            for kernel in program.kernels
             if kernel != CLEAR_FAULTS
         ]
         launches[number] = tuple(
             replace(launch, name=names[launch.name])
-            for launch in own.plan.launches
+            for launch in program.plan.launches
             if launch.name != CLEAR_FAULTS.name
         )
     steps = [_place_launches(plan, call, launches[call.kernel]) for call in plan.calls]
@@ -89,16 +89,16 @@ def _place_launches(
     )
 
 
-def _argument(plan: NetworkPlan, place: BufferSlot) -> KernelArgument:
-    match place.kind:
+def _argument(plan: NetworkPlan, slot: BufferSlot) -> KernelArgument:
+    match slot.kind:
         case PlaceKind.INPUT:
-            return KernelArgument("parameter", place.offset)
+            return KernelArgument("parameter", slot.offset)
         case PlaceKind.OUTPUT:
-            return KernelArgument("parameter", len(plan.inputs) + place.offset)
+            return KernelArgument("parameter", len(plan.inputs) + slot.offset)
         case PlaceKind.ARENA:
-            return KernelArgument("workspace", place.offset)
+            return KernelArgument("workspace", slot.offset)
         case PlaceKind.WEIGHTS:
             last = len(plan.inputs) + len(plan.outputs)
-            return KernelArgument("parameter", last, place.offset)
+            return KernelArgument("parameter", last, slot.offset)
         case PlaceKind.DERIVED | PlaceKind.BOUND:
-            raise BuildError(f"{plan.name}: {place.kind.value} are not for a GPU")
+            raise BuildError(f"{plan.name}: {slot.kind.value} are not for a GPU")

@@ -337,7 +337,7 @@ class CudaStatements:
         return f"&{self.exprs.places(value.buffer, value.indices, 1)[0]}"
 
     def _has_vectors(self, value: Expr) -> bool:
-        return any(self.exprs.vector(one.buffer, one.indices) for one in _vector_loads(value))
+        return any(self.exprs.vector(load.buffer, load.indices) for load in _vector_loads(value))
 
     def _lanes(self, store: Store, lanes: int, condition: Expr | None) -> None:
         """Write a store lane by lane, between loads and a store of whole vectors."""
@@ -352,8 +352,8 @@ class CudaStatements:
             self.line(f"lanes<{c_type(dtype)}, {lanes}> {result};")
         with self._each_lane(lanes, condition) as lane:
             value = exprs.store_text(exprs.value(store.value), dtype)
-            place = f"{result}.at[{lane}]" if kept else exprs.place(store.buffer, store.indices)
-            self.line(f"{place} = {value};")
+            element = f"{result}.at[{lane}]" if kept else exprs.place(store.buffer, store.indices)
+            self.line(f"{element} = {value};")
         if target is not None:
             self.line(f"store<{lanes}>({target.address}, {result});")
         elif kept:
@@ -476,12 +476,12 @@ def _vector_loads(value: Expr) -> dict[Load, Expr | None]:
 
     None: it happens whatever the values are. What is chosen lane by lane is left out.
     """
-    found: dict[Load, Expr | None] = {}
+    loads: dict[Load, Expr | None] = {}
 
     def visit(expr: Expr, condition: Expr | None) -> None:
         if isinstance(expr, Load):
-            if condition is None or expr not in found:
-                found[expr] = condition
+            if condition is None or expr not in loads:
+                loads[expr] = condition
         elif isinstance(expr, Select):
             visit(expr.condition, condition)
             if condition is None and dtype_of(expr.condition).lanes == 1:
@@ -491,4 +491,4 @@ def _vector_loads(value: Expr) -> dict[Load, Expr | None]:
                 visit(child, condition)  # pyright: ignore[reportArgumentType]
 
     visit(value, None)
-    return found
+    return loads

@@ -126,7 +126,7 @@ def fat_binary(cubins: Mapping[str, bytes], ptx: Mapping[str, str]) -> bytes:
 
 def resources_of(log: str) -> tuple[Resources, ...]:
     """Return what `ptxas -v` says in `log`, a kernel each, in its order."""
-    found: list[Resources] = []
+    resources: list[Resources] = []
     name, stack, stores, loads = "", 0, 0, 0
     for line in log.splitlines():
         if function := _FUNCTION.search(line):
@@ -136,14 +136,14 @@ def resources_of(log: str) -> tuple[Resources, ...]:
         elif (used := _USED.search(line)) and name:
             shared = re.search(r"(\d+) bytes smem", used["rest"])
             barriers = re.search(r"used (\d+) barriers", used["rest"])
-            found.append(
+            resources.append(
                 Resources(
                     name, int(used["registers"]), stores, loads, stack,
                     int(shared[1]) if shared else 0, int(barriers[1]) if barriers else 0,
                 )
             )  # fmt: skip
             name = ""
-    return tuple(found)
+    return tuple(resources)
 
 
 @lru_cache(maxsize=1)
@@ -209,12 +209,12 @@ def _include(text: str) -> tuple[str, ...]:
     if "#include" not in text:
         return ()
     pathfinder = _pathfinder()
-    found = pathfinder.find_nvidia_header_directory("cudart")
-    if not found:
+    directory = pathfinder.find_nvidia_header_directory("cudart")
+    if not directory:
         raise BuildError(
             f"the text needs NVIDIA's headers (nvidia-cuda-runtime), and there are none; {_INSTALL}"
         )
-    return (f"-I{found}",)
+    return (f"-I{directory}",)
 
 
 def _require_arch(arch: str) -> None:

@@ -82,11 +82,11 @@ class LoadedCode:
         if self._engine.closed:
             raise BuildError(f"the code that held '{name}' has been closed")
         try:
-            found = self._engine.lookup(_LIBRARY, name)
+            tracker = self._engine.lookup(_LIBRARY, name)
         except RuntimeError as error:
             raise BuildError(f"the object code has no usable '{name}': {error}") from error
-        self._trackers.append(found)
-        return found[name]
+        self._trackers.append(tracker)
+        return tracker[name]
 
     def close(self) -> None:
         """Free the code; none of its functions may run now or be called later."""

@@ -25,10 +25,10 @@ def connect(writer: FunctionWriter, op: BinaryOp, left: Value, right: Value) -> 
     """Write `left and right` or `left or right`."""
     neutral = op is BinaryOp.AND
     lanes = max(left.dtype.lanes, right.dtype.lanes)
-    for one, other in ((left, right), (right, left)):
-        decided = constant_value(one)
+    for operand, other in ((left, right), (right, left)):
+        decided = constant_value(operand)
         if decided is not None:
-            return splat(writer, other if decided is neutral else one, lanes)
+            return splat(writer, other if decided is neutral else operand, lanes)
     return arithmetic(writer, op, left, right)
 
 

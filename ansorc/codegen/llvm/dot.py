@@ -21,15 +21,18 @@ def dot_product(
     of the machine that the code is for, it is written in plain arithmetic.
     """
     names = left.dtype.element.name, right.dtype.element.name
-    found = dot_products(writer.module.target, terms, *names)
-    if not found:
+    instructions = dot_products(writer.module.target, terms, *names)
+    if not instructions:
         return _plain(writer, terms, total, [left, right])
-    if found[0].left != names[0]:
+    if instructions[0].left != names[0]:
         left, right = right, left
     lanes, start = total.dtype.lanes, 0
     parts: list[Value] = []
     while start < lanes:
-        chosen = next((one for one in found if one.lanes <= lanes - start), found[-1])
+        chosen = next(
+            (instruction for instruction in instructions if instruction.lanes <= lanes - start),
+            instructions[-1],
+        )
         sums = _cut(writer, total, start, chosen.lanes)
         factors = [_factor(writer, side, chosen, start) for side in (left, right)]
         parts.append(_instruction(writer, chosen, sums, factors))

@@ -115,8 +115,8 @@ def _write_entry(
 
     def write_call(base: str) -> str:
         for offset in storage.block.values():
-            place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
-            arguments.append(f"ptr {place}")
+            pointer = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+            arguments.append(f"ptr {pointer}")
         listing = ", ".join([*arguments, f"i32 {_most_threads(writer, function.threads)}"])
         return writer.emit(f"call i32 @{function.name}.body({listing})")
 

@@ -89,9 +89,9 @@ class ExprWriter:
         if name == "pow" and isinstance(exponent, Const):
             lanes = max(value.dtype.lanes for value in values)
             base = splat(self._writer, values[0], lanes)
-            found = power_of(self._writer, base, float(exponent.value))
-            if found is not None:
-                return found
+            power = power_of(self._writer, base, float(exponent.value))
+            if power is not None:
+                return power
         return math_call(self._writer, name, values)
 
     def _across(self, expr: Reduce | Exchange | Checked) -> Value:
@@ -115,9 +115,9 @@ class ExprWriter:
         if _element(expr.left) == INT64:
             left, right = self.index.linear(expr.left), self.index.linear(expr.right)
             if left is not None and right is not None:
-                found = compare_linear(self._writer, self.index, expr.op, left, right)
-                if found is not None:
-                    return found
+                compared = compare_linear(self._writer, self.index, expr.op, left, right)
+                if compared is not None:
+                    return compared
         return comparison(self._writer, expr.op, self.value(expr.left), self.value(expr.right))
 
     def _write_ramp(self, linear: LaneIndex[Symbol]) -> Value:

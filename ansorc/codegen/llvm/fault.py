@@ -158,5 +158,5 @@ def _first_lane(writer: FunctionWriter, wrong: Value) -> str:
     if wrong.dtype.lanes < width:
         bits = writer.emit(f"zext i{wrong.dtype.lanes} {bits} to i{width}")
     writer.module.declare(f"declare i{width} @llvm.cttz.i{width}(i{width}, i1 immarg)")
-    found = writer.emit(f"call i{width} @llvm.cttz.i{width}(i{width} {bits}, i1 true)")
-    return found if width == _LANE_BITS else writer.emit(f"trunc i{width} {found} to i64")
+    lane = writer.emit(f"call i{width} @llvm.cttz.i{width}(i{width} {bits}, i1 true)")
+    return lane if width == _LANE_BITS else writer.emit(f"trunc i{width} {lane} to i64")

@@ -105,9 +105,9 @@ class IndexWriter:
 
     def _only(self, expr: Expr) -> Linear[Symbol]:
         """Return the value of a scalar."""
-        found = self.linear(expr)
-        assert found is not None
-        return found.first
+        linear = self.linear(expr)
+        assert linear is not None
+        return linear.first
 
     def lanes(self, expr: Expr, count: int) -> list[Linear[Symbol]]:
         """Return each of the `count` lanes of an int64 `expr` as a scalar."""
@@ -236,12 +236,12 @@ class IndexWriter:
 
     def _symbol(self, name: str, depth: int, ends: tuple[int, int] | None) -> Linear[Symbol]:
         """Return the symbol `name`: the one made before if that is in sight here."""
-        found = self._symbols.get(name)
-        if found is None or next(iter(found.terms)).depth > self._writer.depth:
+        known = self._symbols.get(name)
+        if known is None or next(iter(known.terms)).depth > self._writer.depth:
             low, high = ends or (-_FULL, _FULL - 1)
             symbol = Symbol(name, depth, len(self._symbols), low, high)
-            found = self._symbols[name] = Linear({symbol: 1})
-        return found
+            known = self._symbols[name] = Linear({symbol: 1})
+        return known
 
 
 @dataclass(slots=True)

@@ -138,6 +138,6 @@ def _divide_lanes(op: BinaryOp, dividend: LaneIndex[Atom] | None, divisor: int) 
     """Return the lanes of known numbers, each divided; nothing if they are not known."""
     if dividend is None or dividend.first.terms:
         return ()
-    place = 0 if op is BinaryOp.FLOORDIV else 1
+    part = 0 if op is BinaryOp.FLOORDIV else 1
     first, step = dividend.first.constant, dividend.step
-    return tuple(divmod(first + step * n, divisor)[place] for n in range(dividend.lanes))
+    return tuple(divmod(first + step * n, divisor)[part] for n in range(dividend.lanes))

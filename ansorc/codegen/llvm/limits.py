@@ -59,8 +59,8 @@ class _KernelProbe:
 
     def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
         """Return how much is done in a second: (median, best) of about `min_time_s`."""
-        found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
-        return self._amount / found.median_s, self._amount / found.fastest_s
+        timing = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
+        return self._amount / timing.median_s, self._amount / timing.fastest_s
 
     def best(self, repeats: int = 3) -> float:
         """Return the most done in a second: a limit is what the machine reaches undisturbed."""

@@ -184,10 +184,14 @@ def _saturate(writer: FunctionWriter, value: Value, goal: DType) -> Value:
     wide = with_lanes(INT32, goal.lanes) if is_exact and goal.bits < 32 else goal
     sign = "s" if wide.kind is Kind.INT else "u"
     text = f"fpto{sign}i {held.typed} to {register_type(wide)}"
-    found = cast(writer, Value(writer.emit(text), wide), goal)
+    converted = cast(writer, Value(writer.emit(text), wide), goal)
     if not is_exact:
-        found = _choose(writer, CompareOp.LT, held, last, found, literal(high, goal))
-    return _choose(writer, CompareOp.EQ, value, value, found, literal(0, goal)) if low else found
+        converted = _choose(writer, CompareOp.LT, held, last, converted, literal(high, goal))
+    return (
+        _choose(writer, CompareOp.EQ, value, value, converted, literal(0, goal))
+        if low
+        else converted
+    )
 
 
 def _choose(

@@ -76,10 +76,10 @@ def _load_copy(library: Path, put: Callable[[Path, Path], object]) -> ctypes.CDL
     A path that is open already would give what was loaded from it then.
     """
     with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
-        own = Path(directory) / library.name
+        copy = Path(directory) / library.name
         try:
-            put(library.absolute(), own)
-            return ctypes.CDLL(str(own))
+            put(library.absolute(), copy)
+            return ctypes.CDLL(str(copy))
         except OSError as error:
             raise BuildError(f"{library} cannot be loaded: {error}") from error
 
@@ -104,9 +104,9 @@ def _obstacle(target: Target) -> str:
 
 def require_this_machine(name: str, target: Target) -> None:
     """Raise BuildError if what was built for `target` cannot run here."""
-    own, real = detect(), target.real
-    if real.triple.split("-")[0] != own.triple.split("-")[0]:
+    host, real = detect(), target.real
+    if real.triple.split("-")[0] != host.triple.split("-")[0]:
         raise BuildError(
             f"'{name}' was built for {real.triple} and cannot run on this machine "
-            f"({own.triple}); save it and run it there"
+            f"({host.triple}); save it and run it there"
         )

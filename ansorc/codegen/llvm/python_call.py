@@ -146,8 +146,8 @@ def _argument(
 def _function(name: str, record: ctypes.Structure, owned: tuple[object, ...]) -> Any:
     """A function of Python with the code of `name`, which knows `record` and keeps `owned`."""
     code = _python_code()
-    own = (ctypes.addressof(record), record, code, owned)
-    return code.new(ctypes.addressof(code.methods[name]), own, None)
+    state = (ctypes.addressof(record), record, code, owned)
+    return code.new(ctypes.addressof(code.methods[name]), state, None)
 
 
 def _knows_layouts() -> bool:
@@ -184,8 +184,8 @@ def _find_packed_offsets() -> tuple[int, int] | None:
     weight = PackedWeight(packing, np.zeros(1, np.float32))
     places = range(object.__basicsize__, PackedWeight.__basicsize__, _POINTER_BYTES)
     held = {ctypes.c_void_p.from_address(id(weight) + n).value: n for n in places}
-    found = held.get(id(weight.packing)), held.get(id(weight.array))
-    return None if found[0] is None or found[1] is None else (found[0], found[1])
+    offsets = held.get(id(weight.packing)), held.get(id(weight.array))
+    return None if offsets[0] is None or offsets[1] is None else (offsets[0], offsets[1])
 
 
 def _type_place() -> int:

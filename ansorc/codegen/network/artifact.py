@@ -137,7 +137,7 @@ def build_network_library(
 ) -> None:
     """Make the library, and what it consists of in the directory `objects` beside it.
 
-    `has_weights`: those of `embedded_weights_path` go into it. The hash in `version` is its build ID.
+    `has_weights`: those in `embedded_weights_path` go into it. The build ID is in `version`.
     """
     tools, directory, made = find_toolchain(target), library.parent / "objects", list[Path]()
     directory.mkdir(exist_ok=True)

@@ -42,7 +42,9 @@ class DerivedBlock:
     @property
     def packers(self) -> tuple[Compiled, ...]:
         """The programs that pack, each once."""
-        return tuple({id(one.packer): one.packer for one in self.weights.values()}.values())
+        return tuple(
+            {id(weight.packer): weight.packer for weight in self.weights.values()}.values()
+        )
 
     def memory(self) -> Array:
         """Return memory for all (uint8), always the same; `make` fills it."""

@@ -95,7 +95,9 @@ class NetworkPlan:
         size = self.fault_place + (FAULT_RECORD.bytes if self.faults else 0)
         flops = [signature.flops for signature in called if signature.flops is not None]
         total = sum(flops) if len(flops) == len(called) else None
-        records = tuple(dict.fromkeys(one for signature in called for one in signature.records))
+        records = tuple(
+            dict.fromkeys(record for signature in called for record in signature.records)
+        )
         arrays = (*self.inputs, *self.outputs)
         return Signature(
             self.name, arrays, size, parallel, total, records, faults=self.faults,
@@ -107,19 +109,19 @@ class NetworkPlan:
         """The offset of what says which check failed, after the workspace of the kernels."""
         called = {call.kernel: self.kernels[call.kernel].signature for call in self.calls}
         size = max((each.workspace_bytes for each in called.values()), default=0)
-        place = self.kernel_workspace + size
-        return round_up(place) if self.faults else place
+        offset = self.kernel_workspace + size
+        return round_up(offset) if self.faults else offset
 
     @cached_property
     def faults(self) -> tuple[FaultSite, ...]:
         """What the checks of all kernels are about, one kernel after another."""
-        found: list[FaultSite] = []
+        joined: list[FaultSite] = []
         for number in sorted({call.kernel for call in self.calls}):
             names = [call.name for call in self.calls if call.kernel == number]
             others = f" or another of {len(names)} calls like it" if len(names) > 1 else ""
             sites = self.kernels[number].signature.faults
-            found += [replace(site, call=f"{names[0]}{others}") for site in sites]
-        return tuple(found)
+            joined += [replace(site, call=f"{names[0]}{others}") for site in sites]
+        return tuple(joined)
 
     def first_fault(self, kernel: int) -> int:
         """Return how many of `faults` come before those of a kernel."""

@@ -63,11 +63,11 @@ def _header_text(name: str, manifests: Sequence[NetworkManifest]) -> str:
     """The headers of all networks, and the function that picks one."""
     signatures = [manifest.signature for manifest in manifests]
     joint, choices = joint_signature(name, signatures), choosing_extents(signatures)
-    extents = [f"{joint.params[place].name}_dim{d}" for place, d in choices]
+    extents = [f"{joint.params[number].name}_dim{d}" for number, d in choices]
     names = c_names([*(param.name for param in joint.params), *extents])
     arrays, more = names[: len(joint.params)], names[len(joint.params) :]
     prefix = name.upper()
-    own = [
+    declarations = [
         f"#ifndef ANSORC_VARIANTS_{name}_H\n#define ANSORC_VARIANTS_{name}_H",
         f"#ifndef ANSORC_NO_SUCH_SHAPE\n#define ANSORC_NO_SUCH_SHAPE {NO_SUCH_SHAPE}"
         " /* there is no network for these extents */\n#endif",
@@ -82,4 +82,4 @@ def _header_text(name: str, manifests: Sequence[NetworkManifest]) -> str:
         "#ifdef __cplusplus\n}\n#endif",
         "#endif",
     ]
-    return "\n".join([*map(network_header_text, manifests), "\n\n".join(own) + "\n"])
+    return "\n".join([*map(network_header_text, manifests), "\n\n".join(declarations) + "\n"])

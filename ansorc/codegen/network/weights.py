@@ -28,12 +28,12 @@ class Weight:
 
     def write(self, memory: Array) -> None:
         """Write what a kernel reads to `memory`: dense bytes (uint8), `nbytes` of them."""
-        place = memory.view(self.source.dtype)
+        target = memory.view(self.source.dtype)
         if self.packing is None:
-            place.reshape(self.source.shape)[...] = self.source
+            target.reshape(self.source.shape)[...] = self.source
         else:
             dense = np.ascontiguousarray(self.source).reshape(self.packing.source.shape)
-            self.packing.fill(place.reshape(self.packing.packed.shape), dense)
+            self.packing.fill(target.reshape(self.packing.packed.shape), dense)
 
 
 Chunk: TypeAlias = memoryview | bytes
@@ -92,10 +92,12 @@ def join_weights(weights: Sequence[Weight | Array]) -> tuple[WeightBlock, tuple[
 
     One that is in the list twice, the same object, has one place.
     """
-    known = {id(one): one for one in weights}
-    block = WeightBlock([one if isinstance(one, Weight) else Weight(one) for one in known.values()])
+    known = {id(weight): weight for weight in weights}
+    block = WeightBlock(
+        [weight if isinstance(weight, Weight) else Weight(weight) for weight in known.values()]
+    )
     places = dict(zip(known, block.offsets, strict=True))
-    return block, tuple(places[id(one)] for one in weights)
+    return block, tuple(places[id(weight)] for weight in weights)
 
 
 def round_up(size: int) -> int:

@@ -91,13 +91,13 @@ def max_pool_with_indices(
             rest = rest // kernel[d]
             places.insert(0, i[d + 2] * window.stride[d] + step - window.margins[d])
         spatial = list(zip(places, data.shape[2:], strict=True))
-        found: Scalar = i[0] * data.shape[1] + i[1]
+        first: Scalar = i[0] * data.shape[1] + i[1]
         for extent in data.shape[2:]:
-            found = found * extent
+            first = first * extent
         inner: Scalar | None = None
-        for one, extent in reversed(spatial) if columns_first else spatial:
-            inner = one if inner is None else inner * extent + one
-        return found if inner is None else found + inner
+        for index, extent in reversed(spatial) if columns_first else spatial:
+            inner = index if inner is None else inner * extent + index
+        return first if inner is None else first + inner
 
     return values, compute(shape, place, AutoName("max_pool.places"), axes=window.axes)
 

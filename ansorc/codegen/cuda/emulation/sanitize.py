@@ -87,8 +87,8 @@ def check_program(
             command, capture_output=True, text=True, errors="replace", check=False,
             env={**os.environ, **_OPTIONS},
         )  # fmt: skip
-        if found := _KIND.search(done.stderr):
-            kind = next(filter(None, found.groups()))
+        if match := _KIND.search(done.stderr):
+            kind = next(filter(None, match.groups()))
             return Finding(kind, _lines(done.stderr), done.stderr)
         if done.returncode:
             raise BuildError(f"the emulated program ended with {done.returncode}: {done.stderr}")
@@ -97,8 +97,8 @@ def check_program(
 
 
 def _lines(report: str) -> tuple[int, ...]:
-    found = (int(line["line"] or line["own"]) for line in _LINE.finditer(report))
-    return tuple(dict.fromkeys(found))[:2]
+    numbers = (int(line["line"] or line["own"]) for line in _LINE.finditer(report))
+    return tuple(dict.fromkeys(numbers))[:2]
 
 
 def _read(content: bytes, arrays: Sequence[Array]) -> None:

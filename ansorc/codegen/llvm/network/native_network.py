@@ -91,8 +91,8 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     symbols = {weights_symbol(plan): weights.ctypes.data} if weights.nbytes else {}
     if derived.nbytes:
         symbols[derived_symbol(plan)] = derived.ctypes.data
-    for number, one in enumerate(plan.bound):
-        symbols[bound_symbol(plan, number)] = one.array.ctypes.data
+    for number, weight in enumerate(plan.bound):
+        symbols[bound_symbol(plan, number)] = weight.array.ctypes.data
     if plan.needs_runtime:
         symbols |= runtime_symbols()
     code = link_object_code(network_objects(plan, target).files, symbols)

@@ -92,7 +92,7 @@ def _by_steps(w: VectorWriter, size: str, step: str) -> str:
     """Write the loop: each round divides by the step, times 2^n where that overflows."""
     code, kind = w.code, w.shape.float_type
     code.lines += ["  br label %step", "step:"]
-    place = len(code.lines)
+    phi_line = len(code.lines)
     code.lines.append("")  # the rest, which depends on what the round leaves
     divisor = step
     for exponent in (w.shape.bias - 1, 100):
@@ -102,7 +102,7 @@ def _by_steps(w: VectorWriter, size: str, step: str) -> str:
         divisor = w.select(overflows, larger, divisor)
     whole = w.call("roundeven", w.div("%rest", divisor))
     left = _subtract_multiple(w, "%rest", whole, divisor)
-    code.lines[place] = f"  %rest = phi {kind} [{size}, %large], [{left}, %step]"
+    code.lines[phi_line] = f"  %rest = phi {kind} [{size}, %large], [{left}, %step]"
     goes_on = any_lane(w, w.compare("oge", w.call("fabs", left), step))
     code.lines += [f"  br i1 {goes_on}, label %step, label %last", "last:"]
     return _not_negative(w, left, step)

@@ -196,8 +196,8 @@ class VectorWriter:
 
     def has_bit(self, a: str, bit: int) -> str:
         """Return the mask of the integers with a bit that is set in `bit`."""
-        found = self.bitwise("and", a, self.integer(bit))
-        return self.code.emit(f"icmp ne {self.shape.int_type} {found}, {self.integer(0)}")
+        masked = self.bitwise("and", a, self.integer(bit))
+        return self.code.emit(f"icmp ne {self.shape.int_type} {masked}, {self.integer(0)}")
 
     def select_bits(self, mask: str, a: str, b: str) -> str:
         return self._select(self.shape.int_type, mask, a, b)
