@@ -171,15 +171,15 @@ class Neighbourhood:
     loose: dict[tuple[object, ...], int]
     """The same for parts in words that do not depend on the names of other nodes' stages."""
 
-    def recombined(self, one: int, other: int, from_other: Sequence[bool]) -> int | None:
+    def recombined(self, base: int, other: int, from_other: Sequence[bool]) -> int | None:
         """Return the sketch that has the nodes `from_other` as `other` has them, the rest as `one`.
 
         Where no sketch has exactly these, one in which a node that is not tiled is computed in a
         like place, of a tile that has another structure. None if there is neither.
         """
         for table, parts in (
-            (self.whole, [self.nodes[number].parts for number in (one, other)]),
-            (self.loose, [self.nodes[number].loose() for number in (one, other)]),
+            (self.whole, [self.nodes[number].parts for number in (base, other)]),
+            (self.loose, [self.nodes[number].loose() for number in (base, other)]),
         ):
             wanted = tuple(b if is_b else a for a, b, is_b in zip(*parts, from_other, strict=True))
             if wanted in table:

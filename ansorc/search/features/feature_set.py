@@ -59,9 +59,9 @@ class FeatureSet:
         nests = LoopNests(state, rows, {} if choices is None else choices)
         stages = [stage for stage in state.stages if not stage.is_inlined]
         features = np.empty((rows, len(stages), len(self.columns)), dtype=np.float32)
-        for place, stage in enumerate(stages):
+        for number, stage in enumerate(stages):
             values = self.describe(nests, nests.nest(stage), target)
-            features[:, place] = stacked(values, self._is_log, rows)
+            features[:, number] = stacked(values, self._is_log, rows)
         return features
 
     @cached_property

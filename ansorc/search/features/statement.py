@@ -46,8 +46,8 @@ class Statement:
     @cached_property
     def accesses(self) -> list[Access]:
         """What it writes, then what it reads."""
-        found = accesses_of(self.nests, self.nest, self.target)
-        return [in_panels(self.nests, access) for access in found]
+        accesses = accesses_of(self.nests, self.nest, self.target)
+        return [in_panels(self.nests, access) for access in accesses]
 
     @cached_property
     def places(self) -> Places:
@@ -81,8 +81,8 @@ class Statement:
     @property
     def inside(self) -> list[Stage]:
         """The stages inside loops that it reads."""
-        found = [self.nests.state.source(buffer.name) for buffer in self.nest.stage.op.reads]
-        return [s for s in found if s is not None and isinstance(s.attach, At)]
+        sources = [self.nests.state.source(buffer.name) for buffer in self.nest.stage.op.reads]
+        return [s for s in sources if s is not None and isinstance(s.attach, At)]
 
     def _is_read_out(self) -> FloatArray:
         """1 where all that it reads of other statements inside its loops is in register tiles."""

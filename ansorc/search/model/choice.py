@@ -130,9 +130,9 @@ class FallbackModel:
 
 def _checked(scores: object, rows: int) -> Float64Array:
     """Return `scores` as [rows] numbers; raise ValueError if they are something else."""
-    found = np.asarray(scores, dtype=np.float64)
-    if found.shape != (rows,):
-        raise ValueError(f"{rows} scores were asked for, an array of shape {found.shape} came")
-    if not np.isfinite(found).all():
-        raise ValueError(f"{int(np.sum(~np.isfinite(found)))} of {rows} scores are not finite")
-    return found
+    array = np.asarray(scores, dtype=np.float64)
+    if array.shape != (rows,):
+        raise ValueError(f"{rows} scores were asked for, an array of shape {array.shape} came")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{int(np.sum(~np.isfinite(array)))} of {rows} scores are not finite")
+    return array

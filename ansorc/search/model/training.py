@@ -112,12 +112,12 @@ def training_set(files: Sequence[RecordPlace]) -> TrainingSet:
         for key, programs in known.items()
         for record in programs.values()
     ]
-    found = tuple(sample for sample in samples if sample is not None)
-    if not any(sample.seconds is not None for sample in found):
+    usable = tuple(sample for sample in samples if sample is not None)
+    if not any(sample.seconds is not None for sample in usable):
         named = ", ".join(map(str, files))
         raise RecordError(f"{named}: no program with a time to learn from; tune something first")
-    names = {key: tasks[key].name for key in dict.fromkeys(sample.task for sample in found)}
-    return TrainingSet(found, names, len(samples) - len(found))
+    names = {key: tasks[key].name for key in dict.fromkeys(sample.task for sample in usable)}
+    return TrainingSet(usable, names, len(samples) - len(usable))
 
 
 def _keep(programs: _Programs, record: Record) -> None:
@@ -136,14 +136,14 @@ def _seconds(record: Record) -> float:
 
 def _programs(path: RecordPlace) -> dict[str, tuple[Task, _Programs]]:
     """The programs of a file, without those whose records say nothing of them."""
-    found: dict[str, tuple[Task, _Programs]] = {}
+    programs: dict[str, tuple[Task, _Programs]] = {}
     with Records.open(path, create=False) as opened:
         for task in opened.tasks():
             for record in opened.all(task.key):
                 if record.failure not in (FailureKind.UNKNOWN, FailureKind.UNTIMED):
                     key = f"{task.key} {record.environment.key}"
-                    _keep(found.setdefault(key, (task, {}))[1], record)
-    return found
+                    _keep(programs.setdefault(key, (task, {}))[1], record)
+    return programs
 
 
 def sample_of(task: Task, names: Names, key: str, record: Record) -> Sample | None:
@@ -187,24 +187,24 @@ def predictions(
     Tasks without any success are left out.
     """
     best, labels = best_seconds(samples), labels_of(samples)
-    owners, found = np.array([sample.task for sample in samples]), np.array(folds)
+    owners, fold_of = np.array([sample.task for sample in samples]), np.array(folds)
     predicted = np.zeros(len(samples))
     for fold in dict.fromkeys(tested):
-        training = [samples[place] for place in _places(found != fold)]
+        training = [samples[number] for number in _places(fold_of != fold)]
         model, seen = trained(training, growth), {sample.task for sample in training}
         for task in best:
-            places = _places((found == fold) & (owners == task))
-            times = _expected([samples[place] for place in places], model)
+            places = _places((fold_of == fold) & (owners == task))
+            times = _expected([samples[number] for number in places], model)
             unit = best[task] if task in seen else np.min(times, initial=np.inf)
             predicted[places] = unit / times
-    chosen = _places(np.isin(found, np.array(tested)) & np.isin(owners, list(best)))
+    chosen = _places(np.isin(fold_of, np.array(tested)) & np.isin(owners, list(best)))
     return Predictions(predicted[chosen], labels[chosen], tuple(owners[chosen].tolist()))
 
 
 def random_folds(count: int, seed: int) -> list[str]:
     """Return the folds of `count` programs: "test" for a random fifth, "train" for the others."""
     order = np.random.default_rng(seed).permutation(count)
-    return ["test" if place % 5 == 0 else "train" for place in order.tolist()]
+    return ["test" if number % 5 == 0 else "train" for number in order.tolist()]
 
 
 def _places(chosen: npt.NDArray[np.bool_]) -> list[int]:

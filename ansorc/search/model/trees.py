@@ -154,7 +154,7 @@ class TreeModel:
         for sample in samples:
             by_task.setdefault(sample.task, []).append(sample)
         self._samples |= by_task
-        used = [one for own in self._samples.values() if self._is_enough(own) for one in own]
+        used = [one for of_task in self._samples.values() if self._is_enough(of_task) for one in of_task]
         if not used:
             return
         if self._own and self._grown_for <= len(used) < REGROW_AT * self._grown_for:

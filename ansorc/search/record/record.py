@@ -148,15 +148,15 @@ class Record:
         )
         if (failure := result.failure) is not None:
             return replace(base, failure=failure.kind, message=failure.message)
-        found = result.measurement
-        assert found is not None
+        measurement = result.measurement
+        assert measurement is not None
         return replace(
             base,
-            median_s=found.median_s,
-            spread_s=found.spread_s,
-            repeats=len(found.seconds),
-            message=f"{found.note}{DATA}{data}".lstrip() if data else found.note,
-            checked=found.checked,
+            median_s=measurement.median_s,
+            spread_s=measurement.spread_s,
+            repeats=len(measurement.seconds),
+            message=f"{measurement.note}{DATA}{data}".lstrip() if data else measurement.note,
+            checked=measurement.checked,
         )
 
     @property

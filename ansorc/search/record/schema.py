@@ -369,8 +369,8 @@ def _migrate(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 def migrate_to(connection: sqlite3.Connection, version: int) -> tuple[str, ...]:
     """Do the migrations up to `version` that are missing, in a transaction that is open."""
-    own = _pragma(connection, "user_version")  # another process may have been faster
-    notes = [migrate(connection) for migrate in MIGRATIONS[own:version]]
+    present = _pragma(connection, "user_version")  # another process may have been faster
+    notes = [migrate(connection) for migrate in MIGRATIONS[present:version]]
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {version}")
     return tuple(filter(None, notes))
@@ -397,7 +397,7 @@ _OF_DAMAGE = ("malformed", "corrupt", "unreadable", "not decode", "no such")
 def in_words(error: Exception) -> str:
     """Return what SQLite says, in one line: it may quote a damaged file."""
     text = "unreadable text in its tables" if isinstance(error, UnicodeDecodeError) else str(error)
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _explain(path: str, text: str) -> str:

@@ -171,8 +171,8 @@ def _take_turn(connection: Connection) -> None:
 def _found(
     connection: Connection, query: str, parameters: Sequence[object] = ()
 ) -> list[StoredRow]:
-    found = connection.exec_driver_sql(_driver_text(query), _driver_values(parameters))
-    return [tuple(row) for row in found]
+    result = connection.exec_driver_sql(_driver_text(query), _driver_values(parameters))
+    return [tuple(row) for row in result]
 
 
 def _count(connection: Connection, table: str) -> int:
@@ -186,8 +186,8 @@ def _driver_text(query: str) -> str:
 def _driver_values(values: Sequence[object]) -> tuple[object, ...]:
     """The values as the driver takes them: PostgreSQL keeps no NUL in a text."""
     return tuple(
-        one.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(one, str) else one
-        for one in values
+        value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+        for value in values
     )
 
 

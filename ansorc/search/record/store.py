@@ -73,14 +73,14 @@ def place_of(given: str | os.PathLike[str] | RecordUrl) -> RecordPlace:
     return RecordUrl(text)
 
 
-def text_of(place: RecordPlace) -> str:
+def text_of(location: RecordPlace) -> str:
     """Return what `place_of` makes `place` of, in any directory; it may hold a password."""
-    return place.text if isinstance(place, RecordUrl) else str(place.absolute())
+    return location.text if isinstance(location, RecordUrl) else str(location.absolute())
 
 
-def is_missing(place: RecordPlace) -> bool:
+def is_missing(location: RecordPlace) -> bool:
     """Whether `place` is a file that is not there; a server is asked when it is opened."""
-    return isinstance(place, Path) and not place.exists()
+    return isinstance(location, Path) and not location.exists()
 
 
 class RecordStore(Protocol):

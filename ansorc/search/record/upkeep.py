@@ -96,10 +96,10 @@ def merge(output: RecordPlace, files: Sequence[RecordPlace]) -> list[MergeSummar
         return [_merged(store, path) for path in files]
 
 
-def _is_same(one: RecordPlace, other: RecordPlace) -> bool:
-    if isinstance(one, RecordUrl) or isinstance(other, RecordUrl):
-        return one == other
-    return one.resolve() == other.resolve()
+def _is_same(left: RecordPlace, right: RecordPlace) -> bool:
+    if isinstance(left, RecordUrl) or isinstance(right, RecordUrl):
+        return left == right
+    return left.resolve() == right.resolve()
 
 
 def _merged(store: RecordStore, path: RecordPlace) -> MergeSummary:
@@ -161,10 +161,10 @@ def _is_own_file(reader: sqlite3.Connection) -> bool:
 def _complaint(reader: sqlite3.Connection) -> str:
     """What SQLite finds wrong with the pages, in one line; nothing if they are well."""
     try:
-        found = [str(row[0]) for row in reader.execute("PRAGMA quick_check(1)")]
+        complaints = [str(row[0]) for row in reader.execute("PRAGMA quick_check(1)")]
     except SQLITE_FAULTS as error:
         return in_words(error)
-    return "" if found == ["ok"] else " ".join(" ".join(found).split())[:200]
+    return "" if complaints == ["ok"] else " ".join(" ".join(complaints).split())[:200]
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ def prune(path: RecordPlace) -> Stale:
     """
     store, _ = open_store(path, create=False)
     with closing(store):
-        found = _stale(store)
+        stale = _stale(store)
         store.write([(text, _kept() if "?" in text else ()) for text in _PRUNE])
         store.shrink()
-        return found
+        return stale
 
 
 _ASIDE = f"task_key LIKE '{SET_ASIDE}%'"

@@ -50,9 +50,9 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
         for reader in partial.state.readers(name)
     )
     placed: list[PartialSketch] = []
-    for place in _places(partial, stage):
+    for location in _places(partial, stage):
         try:
-            candidate = place_at(partial, name, place)
+            candidate = place_at(partial, name, location)
         except ScheduleError:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
         if may_repeat or not _is_repeated(candidate.state, candidate.stage(name)):
@@ -82,13 +82,13 @@ def _is_repeated(state: State, stage: Stage) -> bool:
     return False
 
 
-def place_at(partial: PartialSketch, name: str, place: LoopRef | str) -> PartialSketch:
+def place_at(partial: PartialSketch, name: str, location: LoopRef | str) -> PartialSketch:
     """Return the sketch with `name` at a loop, or "root" or "inline"."""
-    if place == "root":
+    if location == "root":
         return partial.with_trace(f"{name} at root")
-    if isinstance(place, str):
+    if isinstance(location, str):
         return partial.then(ComputeInline(name)).with_trace(f"inline {name}")
-    return partial.then(ComputeAt(name, *place)).with_trace(f"{name} at {place[0]}.{place[1]}")
+    return partial.then(ComputeAt(name, *location)).with_trace(f"{name} at {location[0]}.{location[1]}")
 
 
 def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:

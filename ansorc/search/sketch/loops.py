@@ -226,7 +226,7 @@ def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: in
     return _reorder(partial, op.name, (*outer, *inner))
 
 
-def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous: int) -> int:
+def _rows_together(partial: PartialSketch, stage: Stage, dimension: int, contiguous: int) -> int:
     """Return how many rows along an axis of a root stage belong together; 1 for none.
 
     What is reduced for groups of rows is read by a quotient: the group is a loop of its own. Short
@@ -236,7 +236,7 @@ def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous:
     sums = [each for each in state.stages if each.op.reduce_axes and each.is_untouched]
     if op.reduce_axes or not isinstance(stage.attach, Root) or not sums:
         return 1
-    axis, rows = op.axes[place], 1
+    axis, rows = op.axes[dimension], 1
     for reader in state.stages:
         accesses = reads_of(op, reader.op)
         for index in (i for each in sums for read in reads_of(reader.op, each.op) for i in read):
@@ -252,7 +252,7 @@ def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous:
         return 1 if axis.extent % rows else rows
     is_short = op.axes[contiguous].extent <= SHORT_ROW_VECTORS * lanes
     is_fed = any(stage in state.readers(each.name) for each in sums)
-    is_near = place == contiguous - 1 and is_short and is_fed
+    is_near = dimension == contiguous - 1 and is_short and is_fed
     return max(n for n in divisors(axis.extent) if n <= lanes) if is_near else 1
 
 
