@@ -32,7 +32,7 @@ from ansorc.search.measure import CachePolicy, Source
 from ansorc.search.record import (
     Environment,
     Record,
-    RecordPlace,
+    RecordLocation,
     Records,
     current_environment,
     is_missing,
@@ -158,7 +158,7 @@ def recorded_steps(task: Task, record: Record) -> tuple[Step, ...]:
 class ProgramChoice:
     """Which of the programs of a task is meant: the best one of a record file, or the default."""
 
-    records: RecordPlace
+    records: RecordLocation
     threads: int = 0
     """That were measured with so many threads; 0 means all cores."""
     cache: CachePolicy = "warm"

@@ -28,7 +28,7 @@ def related_programs(
     changes them). Each gives half of what is wanted at most, so that two of them have a say.
     """
     own = ((task, other) for other in _other_settings(records, task, environment))
-    others = ((other, environment) for other in _related(records, task))
+    others = ((other, environment) for other in _find_related(records, task))
     names = Names(task.dag)
     found: list[tuple[Step, ...]] = []
     for other, where in chain(own, others):
@@ -53,7 +53,7 @@ def _other_settings(records: Records, task: Task, environment: Environment) -> l
     return sorted(found, key=lambda other: (other.cache != environment.cache, other.threads))
 
 
-def _related(records: Records, task: Task) -> Iterator[Task]:
+def _find_related(records: Records, task: Task) -> Iterator[Task]:
     """Return the related tasks, the nearest one first."""
     words, numbers = _words(task.dag)
     near: list[tuple[float, str, Task]] = []

@@ -18,7 +18,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
-from ansorc.search.features.index_form import IndexForm, grouped_loads
+from ansorc.search.features.index_form import IndexForm, group_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift, last_true
 from ansorc.target import Target
 
@@ -226,9 +226,9 @@ def accesses_of(
 
 
 def _reads(nests: LoopNests, nest: LoopNest, target: Target, *, is_held: bool) -> Iterator[Access]:
-    for buffer, group in grouped_loads(nest.stage.op):
+    for buffer, group in group_loads(nest.stage.op):
         if buffer.name in nests.state.rewritten:
-            yield _laid_out(nest, buffer, group[0], target)
+            yield _reorder(nest, buffer, group[0], target)
             continue
         source = nests.state.source(buffer.name)
         is_local = source is not None and isinstance(source.attach, At)
@@ -259,7 +259,7 @@ def _bases(nests: LoopNests, source: Stage) -> list[tuple[int, ...]]:
     return [nest.around(axis.name) for axis in source.op.axes]
 
 
-def _laid_out(
+def _reorder(
     nest: LoopNest, buffer: Buffer, forms: tuple[IndexForm, ...], target: Target
 ) -> Access:
     """A constant in the order of the loops, as `ansorc.schedule.layout` makes it: a dimension for
@@ -302,7 +302,7 @@ def in_panels(nests: LoopNests, access: Access) -> Access:
     dimension, extent = panel
     length = nests.array(extent)
     moved = access.movements[dimension]
-    pairs = [_divided(step, length) for step in moved.steps]
+    pairs = [_divide(step, length) for step in moved.steps]
     panels = Movement(tuple(pair[0] for pair in pairs), moved.extents)
     columns = Movement(tuple(pair[1] for pair in pairs), moved.extents)
     return replace(
@@ -314,7 +314,7 @@ def in_panels(nests: LoopNests, access: Access) -> Access:
     )
 
 
-def _divided(step: Shift, length: Shift) -> tuple[Shift, Shift]:
+def _divide(step: Shift, length: Shift) -> tuple[Shift, Shift]:
     if step is None or length is None:
         return None, None
     is_whole = np.abs(step) >= length

@@ -83,14 +83,12 @@ def _split(digits: tuple[Digit, ...], relation: SplitRelation) -> dict[str, tupl
     rest = digits
     result: dict[str, tuple[Digit, ...]] = {}
     for child in reversed(children[1:]):
-        result[child.name], rest = _taken(rest, child.extent)
+        result[child.name], rest = _take(rest, child.extent)
     result[children[0].name] = rest
     return result
 
 
-def _taken(
-    digits: tuple[Digit, ...], extent: Extent
-) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
+def _take(digits: tuple[Digit, ...], extent: Extent) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
     """The fastest `extent` steps of `digits`, and what is left of them."""
     taken: list[Digit] = []
     left: list[Digit] = []
@@ -172,7 +170,7 @@ def last_true(flags: BoolArray) -> npt.NDArray[np.int64]:
     return (flags * np.arange(len(flags))[:, None]).max(axis=0)
 
 
-def stacked_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
+def stack_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
     """Return [loops, rows]."""
     return np.array(extents, dtype=np.float32).reshape(len(extents), rows)
 
@@ -222,7 +220,7 @@ class LoopNest:
     @cached_property
     def extents(self) -> FloatArray:
         """[loops, rows]."""
-        return stacked_extents([loop.extent for loop in self.loops], self.rows)
+        return stack_extents([loop.extent for loop in self.loops], self.rows)
 
     @cached_property
     def is_loop(self) -> BoolArray:
@@ -273,7 +271,7 @@ class LoopNest:
             for axis, factor in terms:
                 for loop, moved in enumerate(self.axes[axis]):
                     if loop not in without:
-                        steps[loop] = combined(steps[loop], moved, factor)
+                        steps[loop] = combine(steps[loop], moved, factor)
             movement = self._movements[terms, without] = Movement(tuple(steps), self.extents)
         return movement
 
@@ -331,7 +329,7 @@ class LoopNests:
         ends: dict[str, int] = {}
         digits = digits_of(stage)
         parallel = self._parallel(stage)
-        is_unrolled = self._unrolled(stage)
+        is_unrolled = self._find_unrolled(stage)
         for iterator, is_parallel in zip(stage.iterators, parallel, strict=True):
             for digit in digits[iterator.name]:
                 if isinstance(digit.extent, int) and digit.extent == 1:
@@ -368,7 +366,7 @@ class LoopNests:
         ):
             for (anchor, divisor), factor in box.low.terms.items() if box.low else ():
                 steps[axis.name] = [
-                    combined(old, new, factor / divisor)
+                    combine(old, new, factor / divisor)
                     for old, new in zip(steps[axis.name], outer.axes[anchor][:count], strict=True)
                 ]
         loops = tuple(
@@ -386,7 +384,7 @@ class LoopNests:
             for position, iterator in enumerate(stage.iterators)
         ]
 
-    def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
+    def _find_unrolled(self, stage: Stage) -> dict[str, BoolArray]:
         """Which iterators are unrolled, by their mark or by the pragma."""
         parallel = self.choices.get(f"parallel:{stage.name}", 0)
         limit = self.choices.get(f"unroll:{stage.name}")
@@ -398,7 +396,7 @@ class LoopNests:
         return unrolled
 
 
-def combined(left: Shift, right: Shift, factor: float) -> Shift:
+def combine(left: Shift, right: Shift, factor: float) -> Shift:
     """Return `left + factor * right`, where None is 0."""
     if right is None or factor == 0:
         return left

@@ -96,7 +96,7 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     around, outer = np.ones_like(extent), nest.loops[: places[0]] if is_reduce else ()
     for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
         around = np.where(around == 1, loop.extent, around)
-    wanted = _wanted(nest, accesses, target)
+    wanted = _count_wanted_sums(nest, accesses, target)
     loads = tuple(_loads(access, last, extent, chunks, lanes) for access in accesses)
     return Vectors(last, extent, chunks, lanes, is_reduce, wanted, around, loads)
 
@@ -135,7 +135,7 @@ def _is_maskable(access: Access, loop: int, target: Target) -> BoolArray:
     return stays | (others & (step == 1))
 
 
-def _wanted(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
+def _count_wanted_sums(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
     reads = (access for access in accesses if not access.is_local and not access.is_written)
     return wanted_sums(
         calls=_calls(nest.stage.op),
@@ -158,18 +158,18 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
     for position in reversed(range(nest.own, len(nest.loops))):
         loop = nest.loops[position]
         if loop.is_reduce and loop.is_vector:
-            scan = _chosen(scan.is_open, _grown(scan, position, accesses, vectors), scan)
+            scan = _choose(scan.is_open, _grow(scan, position, accesses, vectors), scan)
             best = scan
         elif loop.is_reduce:
             fits = _fits(scan.tile, written, vectors, target)
             scan = _Scan(scan.tile, scan.is_open & fits, scan.is_straight)
             operands = _operands(scan.tile, position, accesses, vectors, target)
-            added = _added(scan, best, loop, operands)
-            best = _chosen(scan.is_open & (loop.extent > 1), added, best)
+            added = _add(scan, best, loop, operands)
+            best = _choose(scan.is_open & (loop.extent > 1), added, best)
         else:
             inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
             scan = _Scan(scan.tile, scan.is_open & inside, scan.is_straight)
-            scan = _chosen(scan.is_open, _grown(scan, position, accesses, vectors), scan)
+            scan = _choose(scan.is_open, _grow(scan, position, accesses, vectors), scan)
     return best.tile if is_sum else scan.tile
 
 
@@ -210,7 +210,7 @@ def _loads(
 
     A copy loads vectors along another loop, if that has rows enough, and turns them in registers.
     """
-    reached = None if loop is None else _reached(access, loop)
+    reached = None if loop is None else _count_reached(access, loop)
     if loop is None or reached is None:
         return np.ones_like(extent)
     if isinstance(access.nest.stage.op.bodies[0], Load):
@@ -220,7 +220,7 @@ def _loads(
     return np.where(access.strides[loop] == 1, chunks, reached)
 
 
-def _reached(access: Access, loop: int) -> FloatArray | None:
+def _count_reached(access: Access, loop: int) -> FloatArray | None:
     """Elements that a loop reaches, fewer than it has iterations by a quotient; None: one."""
     if not access.moving[loop]:
         return None
@@ -230,7 +230,7 @@ def _reached(access: Access, loop: int) -> FloatArray | None:
     return extent if (fastest >= 1).all() else np.minimum(extent, np.ceil(extent * fastest))
 
 
-def _grown(scan: _Scan, position: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
+def _grow(scan: _Scan, position: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
     """`scan` with a space loop in its tile."""
     tile, loop = scan.tile, accesses[0].nest.loops[position]
     if loop.is_vector and position != vectors.loop:
@@ -239,7 +239,7 @@ def _grown(scan: _Scan, position: int, accesses: Sequence[Access], vectors: Vect
         factors = vectors.loads
         copies, chunks, extent = tile.copies, vectors.chunks, vectors.extent
     else:
-        factors = [_reached(access, position) for access in accesses]
+        factors = [_count_reached(access, position) for access in accesses]
         copies, chunks, extent = tile.copies * loop.extent, loop.extent, loop.extent
     whole = tile.vectors * chunks
     loads = tuple(
@@ -262,7 +262,7 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
     return copies * each * turns
 
 
-def _added(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _Scan:
+def _add(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _Scan:
     """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside.
 
     `operands` are loaded for each term, if it is the innermost one.
@@ -303,7 +303,7 @@ def _operands(
     return np.where(nest.loops[loop].is_unrolled & has_room, shared, each)
 
 
-def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
+def _choose(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
     def pick(a: FloatArray, b: FloatArray) -> FloatArray:
         return b if a is b else np.where(condition, a, b)
 

@@ -31,7 +31,7 @@ from ansorc.target import Target
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class StageAnalysis:
     """The statement of `nest` in each program of `nests`, on `target`."""
 
     nests: LoopNests

@@ -160,7 +160,7 @@ def _lightgbm() -> Any:
             sys.modules.pop(name, None)
 
 
-def grown(matrix: FeatureMatrix, objective: Objective, growth: Growth) -> Trees:
+def grow_trees(matrix: FeatureMatrix, objective: Objective, growth: Growth) -> Trees:
     """Return trees for the rows of `matrix` that make `objective` small."""
     lightgbm = _lightgbm()
     parameters = growth.parameters()

@@ -16,7 +16,7 @@ from ansorc.search.cost_model import Float64Array, Sample
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
 from ansorc.search.model.trees import TreeModel, best_seconds, labels_of
-from ansorc.search.record import Record, RecordPlace, Records
+from ansorc.search.record import Record, RecordLocation, Records
 from ansorc.search.space import extract_state
 from ansorc.search.task import Task
 
@@ -93,7 +93,7 @@ class TrainingSet:
     """Programs whose steps do not fit this ansorc, or that are loop programs without steps."""
 
 
-def training_set(files: Sequence[RecordPlace]) -> TrainingSet:
+def training_set(files: Sequence[RecordLocation]) -> TrainingSet:
     """Return what record files have to learn from.
 
     Programs that failed by a fault of the measuring are left out. Raise RecordError for a file that
@@ -134,7 +134,7 @@ def _seconds(record: Record) -> float:
     return math.inf if record.median_s is None else record.median_s
 
 
-def _programs(path: RecordPlace) -> dict[str, tuple[Task, _Programs]]:
+def _programs(path: RecordLocation) -> dict[str, tuple[Task, _Programs]]:
     """The programs of a file, without those whose records say nothing of them."""
     programs: dict[str, tuple[Task, _Programs]] = {}
     with Records.open(path, create=False) as opened:
@@ -170,7 +170,7 @@ class Predictions:
     tasks: tuple[str, ...]
 
 
-def trained(samples: Sequence[Sample], growth: Growth) -> TreeModel:
+def train(samples: Sequence[Sample], growth: Growth) -> TreeModel:
     """Return a model that has learned from `samples`, of however few successes."""
     model = TreeModel(growth, enough=1)
     model.update(samples)
@@ -191,10 +191,10 @@ def predictions(
     predicted = np.zeros(len(samples))
     for fold in dict.fromkeys(tested):
         training = [samples[number] for number in _places(fold_of != fold)]
-        model, seen = trained(training, growth), {sample.task for sample in training}
+        model, seen = train(training, growth), {sample.task for sample in training}
         for task in best:
             places = _places((fold_of == fold) & (owners == task))
-            times = _expected([samples[number] for number in places], model)
+            times = _predict_seconds([samples[number] for number in places], model)
             unit = best[task] if task in seen else np.min(times, initial=np.inf)
             predicted[places] = unit / times
     chosen = _places(np.isin(fold_of, np.array(tested)) & np.isin(owners, list(best)))
@@ -211,6 +211,6 @@ def _places(chosen: npt.NDArray[np.bool_]) -> list[int]:
     return np.flatnonzero(chosen).tolist()
 
 
-def _expected(samples: Sequence[Sample], model: TreeModel) -> Float64Array:
-    times = [float(model.expected_seconds(sample.features[None])[0]) for sample in samples]
+def _predict_seconds(samples: Sequence[Sample], model: TreeModel) -> Float64Array:
+    times = [float(model.predict_seconds(sample.features[None])[0]) for sample in samples]
     return np.array(times)

@@ -16,11 +16,11 @@ from ansorc.search.record.record import Environment, Record
 from ansorc.search.record.schema import DamageError, connect
 from ansorc.search.record.store import (
     FileStore,
-    RecordPlace,
+    RecordLocation,
     RecordStore,
     RecordUrl,
     StoreStatement,
-    place_of,
+    parse_record_uri,
 )
 from ansorc.search.task import Task
 
@@ -149,8 +149,11 @@ class Records:
         self._store.write([_environment(record.environment), (_UPSERT, _row(record))])
 
     def keep_threads(self, environment: Environment, chosen: Sequence[KernelThreads]) -> None:
-        """Note how many threads each program of `found` gets in a network; earlier ones go."""
-        rows = [(choice.task_key, environment.key, choice.program_key, choice.threads) for choice in chosen]
+        """Note how many threads each program of `chosen` gets in a network; earlier ones go."""
+        rows = [
+            (choice.task_key, environment.key, choice.program_key, choice.threads)
+            for choice in chosen
+        ]
         self._store.write([_environment(environment), *((_THREADS, row) for row in rows)])
 
     def threads(self, environment: Environment) -> dict[str, KernelThreads]:
@@ -302,7 +305,7 @@ def open_store(
     path: str | os.PathLike[str] | RecordUrl, *, create: bool = True, read_only: bool = False
 ) -> tuple[RecordStore, tuple[str, ...]]:
     """Return what keeps the records at `path`, and what was changed there, as `Records.open`."""
-    location = place_of(path)
+    location = parse_record_uri(path)
     if not isinstance(location, RecordUrl):
         connection, notes = connect(location, create=create and not read_only, read_only=read_only)
         return FileStore(location, connection), notes
@@ -357,7 +360,7 @@ ROW_FAULTS = (AnsorcError, ValueError, KeyError, TypeError, RecursionError)
 
 
 @contextmanager
-def intact(path: RecordPlace) -> Generator[None]:
+def intact(path: RecordLocation) -> Generator[None]:
     """Turn what a row with bytes of chance provokes into a RecordError of one sentence."""
     try:
         yield

@@ -15,11 +15,11 @@ from ansorc.schedule.stage import At, AxisKind, Loop, Making, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.loops import (
-    marked,
-    marked_last,
+    annotate,
+    annotate_last,
+    find_transposed_axis,
     parallel_loops,
-    shaped,
-    transposed_axis,
+    reorder_loops,
 )
 from ansorc.search.sketch.predicates import is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
@@ -88,7 +88,9 @@ def place_at(partial: PartialSketch, name: str, location: LoopRef | str) -> Part
         return partial.with_trace(f"{name} at root")
     if isinstance(location, str):
         return partial.then(ComputeInline(name)).with_trace(f"inline {name}")
-    return partial.then(ComputeAt(name, *location)).with_trace(f"{name} at {location[0]}.{location[1]}")
+    return partial.then(ComputeAt(name, *location)).with_trace(
+        f"{name} at {location[0]}.{location[1]}"
+    )
 
 
 def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
@@ -105,7 +107,10 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
         return ["root", *loops, *inline]
     if _is_moved_once(partial, stage):
         (reader,) = partial.state.readers(stage.name)
-        if isinstance(reader.op.body, Select) and transposed_axis(partial, stage.op) is not None:
+        if (
+            isinstance(reader.op.body, Select)
+            and find_transposed_axis(partial, stage.op) is not None
+        ):
             return ["root", *loops, *inline]  # in blocks; then the border may be read in place
         return [*inline, *loops, "root"]
     return [*loops, "root", *inline]
@@ -195,7 +200,7 @@ class Placement:
     """Marks the last loop of a stage."""
 
 
-def completed(
+def place_stages(
     sketch: Sketch,
     max_locations: int,
     unroll_limits: tuple[int, ...] = UNROLL_LIMITS,
@@ -213,14 +218,15 @@ def completed(
         if not stage.is_inlined:
             partials = placement.placed(partials, stage.name, max_locations)
     return tuple(
-        _annotate(marked(partial, placement.marked_last), unroll_limits) for _, partial in partials
+        _annotate(annotate(partial, placement.marked_last), unroll_limits)
+        for _, partial in partials
     )
 
 
 def _best_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
     """Return the most promising sketches with the stage `name` placed and its loops shaped."""
     ranked = [
-        (rank + position, shaped(placed, name))
+        (rank + position, reorder_loops(placed, name))
         for rank, partial in partials
         for position, placed in enumerate(placements(partial, name))
     ]
@@ -243,5 +249,5 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
     return replace(partial.sketch(), choices=tuple(choices))
 
 
-BEST_PLACES = Placement(_best_placed, marked_last)
+BEST_PLACES = Placement(_best_placed, annotate_last)
 """The most promising places first."""

@@ -33,7 +33,7 @@ MAX_UNROLLED = 64
 """Copies of a statement outside of register tiles that `always_unroll_inner` makes, at most."""
 
 
-def shaped(partial: PartialSketch, name: str) -> PartialSketch:
+def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     """Return the sketch with the loops of an untouched stage made ready to be vectorised.
 
     A root stage with little to run in parallel gets its contiguous axis split, and the contiguous
@@ -55,7 +55,7 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
         return _reorder(partial, name, _with_last(stage, along))
     if contiguous is None:
         return partial
-    across = transposed_axis(partial, stage.op)
+    across = find_transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
         return _in_blocks(partial, stage, across, contiguous)
     for number, axis in enumerate(stage.op.axes[:contiguous]):
@@ -77,7 +77,7 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
     return _reorder(partial, name, (*outer, *reduce, inner))
 
 
-def marked(
+def annotate(
     partial: PartialSketch, mark_last: Callable[[PartialSketch, Stage], PartialSketch]
 ) -> PartialSketch:
     """Return the sketch with the vectorised and unrolled loops of every stage marked.
@@ -100,7 +100,7 @@ def marked(
     return partial
 
 
-def marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
+def annotate_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the last loop of a stage vectorised, or else unrolled if it is short.
 
     A reduce loop is vectorised where the terms of one sum adjoin in memory.
@@ -160,7 +160,7 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     return contiguous_terms(op, max(lanes // 2, SHORTEST_ROW) if is_masked else lanes)
 
 
-def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
+def find_transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
     """Return the place of an axis along which a load adjoins, where the results do not.
 
     None for reductions, where no load is so, and where a side is shorter than half a vector, or 4

@@ -8,7 +8,7 @@ import pytest
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import replay
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import FEATURE_NAMES, estimated_cycles
+from ansorc.search.features import FEATURE_NAMES, estimate_cycles
 from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions, estimated_seconds
 from ansorc.search.gpu.features import GPU_FEATURES
@@ -84,7 +84,7 @@ def test_the_estimate_stands_where_that_of_cpus_does() -> None:
     assert GPU_FEATURES.names.index("estimate.total_cycles") == place
     sketch = whole(MATMUL)
     genes = sample(sketch, 64, np.random.default_rng(0))
-    cycles = estimated_cycles(extract(sketch, genes, H100)).sum(axis=1)
+    cycles = estimate_cycles(extract(sketch, genes, H100)).sum(axis=1)
     state, choices = population_state(sketch, genes), choice_values(sketch, genes)
     wanted = estimated_seconds(state, H100, len(genes), choices).sum(axis=1) * 1e9
     np.testing.assert_allclose(cycles, wanted, rtol=1e-3)
