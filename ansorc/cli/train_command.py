@@ -15,7 +15,7 @@ from ansorc.search.model.training import (
     metrics,
     predictions,
     random_folds,
-    train,
+    train_model,
     training_set,
 )
 from ansorc.search.record import RecordLocation
@@ -48,7 +48,7 @@ def train(files: tuple[RecordLocation, ...], output: Path, seed: int) -> None:
         _print(metrics(found.predicted, found.actual), len(found.actual))
     else:
         click.echo(f"fewer than {_ENOUGH_TO_TEST}: too few to test how well it predicts")
-    train(data.samples, growth).save(output)
+    train_model(data.samples, growth).save(output)
     click.echo(f"{output}: learned from all of them; use it with: ansorc tune … --model {output}")
 
 

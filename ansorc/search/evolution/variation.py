@@ -147,7 +147,7 @@ def uniform_crossover(
 ) -> Genes:
     """Return children [rows, columns] that have each gene from either parent, at random.
 
-    A child whose register tile would be too large is its first parent. `Variation.crossed` takes
+    A child whose register tile would be too large is its first parent. `Variation.cross` takes
     whole nodes instead, where there are several.
     """
     children = np.where(rng.random(parents.shape) < 0.5, others, parents)
@@ -171,7 +171,7 @@ class Neighbourhood:
     """The same for parts in words that do not depend on the names of other nodes' stages."""
 
     def recombine(self, base: int, other: int, from_other: Sequence[bool]) -> int | None:
-        """Return the sketch that has the nodes `from_other` as `other` has them, the rest as `base`.
+        """Return the sketch with the nodes `from_other` as in `other`, the rest as in `base`.
 
         Where no sketch has exactly these, one in which a node that is not tiled is computed in a
         like place, of a tile that has another structure. None if there is neither.

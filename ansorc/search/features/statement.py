@@ -1,4 +1,4 @@
-"""Statement: the analysis of one statement for a whole population, made once for all that ask.
+"""StageAnalysis: the analysis of one statement for a whole population, made once for all that ask.
 
 The learned model's features and the choice of the untuned default read the same numbers: loops,
 accesses, footprints, reuse, the register tile, the shares of the cores, and the cycles.

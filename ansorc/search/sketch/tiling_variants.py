@@ -380,9 +380,9 @@ def _quotient(index: Expr) -> tuple[str, int] | None:
             return None
 
 
-def _open_blocks(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[PartialSketch, str]:
+def _open_blocks(partial: PartialSketch, stage: Stage, shape: Blocks) -> tuple[PartialSketch, str]:
     """Return the sketch with the consumer in blocks, and the innermost loop of blocks."""
-    consumer, shared = found.consumer, {each.axis.name: each for each in found.shared}
+    consumer, shared = shape.consumer, {each.axis.name: each for each in shape.shared}
     contiguous, repeated = vector_axis(consumer.op), periods(consumer.op)
     assert contiguous is not None
     blocks: list[str] = []
