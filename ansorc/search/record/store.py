@@ -74,7 +74,7 @@ def parse_record_uri(given: str | os.PathLike[str] | RecordUrl) -> RecordLocatio
 
 
 def text_of(location: RecordLocation) -> str:
-    """Return what `parse_record_uri` makes `location` of, in any directory; it may hold a password."""
+    """Return a text of which `parse_record_uri` makes `location`; it may hold a password."""
     return location.text if isinstance(location, RecordUrl) else str(location.absolute())
 
 
