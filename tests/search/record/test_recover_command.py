@@ -15,7 +15,7 @@ from tests.search.record.damaged_files import COUNT, damage, salvaged_or_refused
 
 needs_recover = pytest.mark.skipif(
     find_recover_command() is None,
-    reason="there is no command sqlite3 whose .recover works (Debian's does not)",
+    reason="there is no command sqlite3 whose .recover works (Debian 12's does not)",
 )
 
 
