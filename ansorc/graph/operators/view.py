@@ -70,14 +70,16 @@ def windows(data: Tensor, axis: int, size: int, step: int = 1, dilation: int = 1
     Each begins `step` elements behind the one before; its elements are `dilation` apart. Raise
     LanguageError where none fits.
     """
-    place = axis_number("windows", data, axis)
-    room = data.shape[place] - dilation * (size - 1) - 1
+    dimension = axis_number("windows", data, axis)
+    room = data.shape[dimension] - dilation * (size - 1) - 1
     fits = min(size, step, dilation) > 0 and room >= 0
-    require(fits, "windows", data, need=f"its axis {place} must have room for {size} elements")
-    shape = (*data.shape[:place], room // step + 1, *data.shape[place + 1 :], size)
+    require(fits, "windows", data, need=f"its axis {dimension} must have room for {size} elements")
+    shape = (*data.shape[:dimension], room // step + 1, *data.shape[dimension + 1 :], size)
 
     def body(*i: Scalar) -> Scalar:
-        return data[(*i[:place], i[place] * step + i[-1] * dilation, *i[place + 1 : -1])]
+        return data[
+            (*i[:dimension], i[dimension] * step + i[-1] * dilation, *i[dimension + 1 : -1])
+        ]
 
     return compute(shape, body, AutoName("windows"))
 

@@ -27,7 +27,7 @@ PARENTS = 4
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """What a model says of programs of one sketch."""
+    """Programs of one sketch with their scores by a model."""
 
     scores: Float64Array
     """[programs]."""

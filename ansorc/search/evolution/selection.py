@@ -36,7 +36,7 @@ TRYING_SHARE = 0.75
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a strategy proposes to measure."""
+    """The programs that a strategy proposes to measure."""
 
     candidates: tuple[Candidate, ...]
     """Programs that were not measured, in the order in which to measure them."""

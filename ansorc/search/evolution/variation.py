@@ -53,7 +53,7 @@ Offspring = tuple[int, Genes]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """What offspring is made with: in a space, by random numbers, as the options say."""
+    """Makes offspring in a space, by random numbers, as the options say."""
 
     space: Space
     rng: np.random.Generator

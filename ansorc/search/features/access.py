@@ -172,7 +172,7 @@ class Access:
 
 @dataclass(frozen=True, eq=False)
 class _Box:
-    """What is touched inside each place; arrays are [places, rows]."""
+    """The elements touched inside each place; arrays are [places, rows]."""
 
     elements: FloatArray
     run: FloatArray
@@ -329,7 +329,7 @@ def _without(items: tuple[Item, ...], dimension: int) -> tuple[Item, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """What all accesses of a statement touch inside each place."""
+    """The bytes that all accesses of a statement touch inside each place."""
 
     bytes: FloatArray
     """Bytes of different elements."""

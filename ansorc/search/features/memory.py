@@ -117,7 +117,7 @@ def _begun(
 
 
 def _moved_bytes(access: Access) -> int:
-    """Of a line: what is written is read before."""
+    """Return the bytes moved for a line: what is written is read before."""
     return access.line_bytes * (2 if access.is_written else 1)
 
 

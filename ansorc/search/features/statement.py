@@ -40,18 +40,18 @@ class StageAnalysis:
 
     @cached_property
     def counts(self) -> OperationCounts:
-        """What one iteration does."""
+        """Return what one iteration does."""
         return operation_counts(self.nest.stage.op)
 
     @cached_property
     def accesses(self) -> list[Access]:
-        """What it writes, then what it reads."""
+        """Return what it writes, then what it reads."""
         accesses = accesses_of(self.nests, self.nest, self.target)
         return [in_panels(self.nests, access) for access in accesses]
 
     @cached_property
     def places(self) -> Places:
-        """What it touches inside each of its loops."""
+        """Return what it touches inside each of its loops."""
         return places_of(self.nest, self.accesses)
 
     @cached_property
@@ -96,7 +96,7 @@ class StageAnalysis:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """What moves between the cache levels, for each access."""
+        """Return what moves between the cache levels, for each access."""
         return levels_of(self.accesses, self.places, self.loops, self.target)
 
     @cached_property

@@ -32,7 +32,7 @@ _OPENMP = "libgomp.so.1"
 
 
 class Trees(Protocol):
-    """What is used of a trained `lightgbm.Booster`."""
+    """The part of a trained `lightgbm.Booster` that is used."""
 
     def predict(
         self, data: FeatureMatrix, *, raw_score: bool, num_threads: int

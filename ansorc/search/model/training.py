@@ -82,7 +82,7 @@ _Programs = dict[str, Record]
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What record files have to learn from."""
+    """The programs of record files to learn from."""
 
     samples: tuple[Sample, ...]
     """Their tasks are keys of `names`: a task in each environment is one of its own."""

@@ -1,4 +1,4 @@
-"""What was measured, kept for ever.
+"""The records of all that was measured.
 
 In: one `Record` for each trial. Out: what need not be measured again, and the best program.
 """

@@ -66,7 +66,7 @@ class OtherEnvironments:
 
 @dataclass(frozen=True)
 class Holding:
-    """What a file holds of a task in one environment."""
+    """The records of a task in one environment, counted."""
 
     task_key: str
     name: str

@@ -17,7 +17,7 @@ from ansorc.search.task import Task
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What `import_lines` took and what it left."""
+    """Counts of the lines that `import_lines` took and left."""
 
     records: int
     tasks: int
@@ -160,7 +160,7 @@ _LineItem: TypeAlias = Task | Record | _ChosenProgram
 
 
 def _parse(line: str, tasks: dict[str, Task]) -> _LineItem:
-    """What a line holds; a task is added to `tasks`, those by whose definitions steps are named."""
+    """Return the content of a line; a task is added to `tasks`, whose definitions name steps."""
     try:
         parsed = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -21,7 +21,7 @@ from ansorc.target import Target, cpu_model, detect
 
 @dataclass(frozen=True)
 class Environment:
-    """What must be equal for two times to be comparable: times of another machine are not."""
+    """The settings that must be equal for two times to be comparable, the machine among them."""
 
     cpu: str
     """The model name that the CPU gives itself, or the GPU."""
@@ -88,7 +88,7 @@ CANONICAL = "canonical"
 
 @dataclass(frozen=True)
 class Record:
-    """What came of measuring one program of one task in one environment."""
+    """The outcome of measuring one program of one task in one environment."""
 
     task_key: str
     program_key: str

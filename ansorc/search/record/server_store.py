@@ -124,7 +124,7 @@ class ServerStore:
         self._engine.dispose()
 
     def _transact(self, act: Callable[[Connection], T], *, is_repeatable: bool = True) -> T:
-        """What `act` returns, done in a transaction, on another connection if one is lost."""
+        """Run `act` in a transaction, on another connection if one is lost; return its result."""
         begin = time.monotonic()
         while True:
             try:
@@ -273,7 +273,7 @@ def _migrate(connection: Connection, version: int) -> tuple[str, ...]:
 
 
 def _definitions() -> list[str]:
-    """What makes the tables of a new record file, in the dialect of PostgreSQL."""
+    """Return what makes the tables of a new record file, in the dialect of PostgreSQL."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         migrate_to(model, SCHEMA_VERSION)
         query = (

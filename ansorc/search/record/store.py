@@ -1,4 +1,4 @@
-"""What keeps the tables of records, and where: an SQLite file, or a database of PostgreSQL.
+"""Stores of the tables of records: an SQLite file, or a database of PostgreSQL.
 
 Both have the same tables (`schema.py`) and take the same SQL; parameters are question marks.
 """

@@ -66,7 +66,7 @@ _MERGE = (
 
 @dataclass(frozen=True)
 class MergeSummary:
-    """What came of merging one file into another."""
+    """The outcome of merging one file into another."""
 
     path: RecordLocation
     read: int
@@ -159,7 +159,7 @@ def _is_own_file(reader: sqlite3.Connection) -> bool:
 
 
 def _complaint(reader: sqlite3.Connection) -> str:
-    """What SQLite finds wrong with the pages, in one line; nothing if they are well."""
+    """Return what SQLite finds wrong with the pages, in one line; nothing if they are well."""
     try:
         complaints = [str(row[0]) for row in reader.execute("PRAGMA quick_check(1)")]
     except SQLITE_FAULTS as error:
@@ -235,7 +235,7 @@ def _stale(store: RecordStore) -> Stale:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What became of a record file since it was written."""
+    """The state of a record file, beside what was written."""
 
     path: RecordLocation
     records: int

@@ -38,7 +38,7 @@ def _dequantize(call: NodeCall) -> str:
 
 
 def _given(call: NodeCall, count: int) -> list[str]:
-    return [call.input(place) for place in range(count) if call.has(place)]
+    return [call.input(index) for index in range(count) if call.has(index)]
 
 
 def _blocks(call: NodeCall) -> dict[str, object]:
@@ -51,10 +51,10 @@ def _dynamic(call: NodeCall) -> Sequence[str]:
     return call.builder.add_many("quantize_by_range", [call.input(0)], ("", "", ""))
 
 
-def _shifted(call: NodeCall, place: int, zero: int, axis: int) -> str:
+def _shifted(call: NodeCall, index: int, zero: int, axis: int) -> str:
     """An input without its zero point, in int32; a vector of zero points lies along `axis`."""
-    data, rank = call.input(place), call.rank(place)
-    known = call.value(place)
+    data, rank = call.input(index), call.rank(index)
+    known = call.value(index)
     start = call.value(zero) if call.has(zero) else np.zeros((), np.int8)
     shape = _along(call.type(zero).shape, rank, axis) if call.has(zero) else ()
     if known is not None and start is not None:
@@ -86,7 +86,7 @@ class _IntegerWeights:
     """Whether bytes are multiplied by int8, so that sums of four products are exact."""
 
     def offset(self, *terms: int, bias: Array | None = None) -> Array:
-        """What is to be added to sums of products of the data as it is; `terms` are reduced."""
+        """Return what to add to sums of products of the data as it is; `terms` are reduced."""
         surplus = self.weight.sum(terms, dtype=np.int32) * np.int32(self.zero)
         return np.asarray((0 if bias is None else bias.astype(np.int32)) - surplus, np.int32)
 
@@ -106,14 +106,14 @@ def _known(
     weight = values.astype(np.int32) - first.astype(np.int32).reshape(shape)
     is_narrow = bool(np.all(np.abs(weight + 0.5) < 128))
     is_byte = call.type(places[0]).dtype.name in ("int8", "uint8")
-    found = weight.astype(np.int8 if is_narrow else np.int16)
-    return _IntegerWeights(found, int(start.reshape(())), is_byte and is_narrow)
+    narrowed = weight.astype(np.int8 if is_narrow else np.int16)
+    return _IntegerWeights(narrowed, int(start.reshape(())), is_byte and is_narrow)
 
 
-def _unsigned(call: NodeCall, place: int, known: _IntegerWeights) -> tuple[str, _IntegerWeights]:
+def _unsigned(call: NodeCall, index: int, known: _IntegerWeights) -> tuple[str, _IntegerWeights]:
     """Bytes as uint8, which instructions multiply by int8, and what is known of them then."""
-    data = call.input(place)
-    if call.type(place).dtype.name == "uint8":
+    data = call.input(index)
+    if call.type(index).dtype.name == "uint8":
         return data, known
     return call.add("as_unsigned", [data]), replace(known, zero=known.zero + 128)
 
@@ -140,8 +140,8 @@ def packed_product(
     """
     if isinstance(weight, str) or isinstance(zero, str):
         factors = [call.add("shift", [data, start])]
-        names = [one if isinstance(one, str) else call.constant(one) for one in (weight, zero)
-                 if one is not None]  # fmt: skip
+        names = [each if isinstance(each, str) else call.constant(each) for each in (weight, zero)
+                 if each is not None]  # fmt: skip
         factors.append(call.add("shift", [names[0], *map(_flattened(call), names[1:])]))
         return product(call, factors[0], factors[1])
     centred = weight.astype(np.int32)
@@ -165,13 +165,13 @@ def _flattened(call: NodeCall) -> Callable[[str], str]:
     )
 
 
-def _vector(call: NodeCall, place: int, rank: int, axis: int) -> list[str]:
+def _vector(call: NodeCall, index: int, rank: int, axis: int) -> list[str]:
     """An input that is a number, or a vector along `axis`, in a form that is broadcast."""
-    if not call.has(place):
+    if not call.has(index):
         return []
-    shape = call.type(place).shape
+    shape = call.type(index).shape
     wanted = _along(shape, rank, axis)
-    data = call.input(place)
+    data = call.input(index)
     return [data if wanted == shape else call.add("reshape", [data], shape=wanted)]
 
 
@@ -302,14 +302,14 @@ def _requantized(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) 
 
 def _factor(call: NodeCall, places: Sequence[tuple[int, int]], rank: int) -> str:
     """The scales of both factors over that of the result."""
-    known = [call.value(place) for place, _ in places]
+    known = [call.value(index) for index, _ in places]
     left, right, scale = (
-        None if one is None else one.reshape(_along(one.shape, rank, axis))
-        for one, (_, axis) in zip(known, places, strict=True)
+        None if vector is None else vector.reshape(_along(vector.shape, rank, axis))
+        for vector, (_, axis) in zip(known, places, strict=True)
     )
     if left is not None and right is not None and scale is not None:
         return call.constant(left * right / scale)
-    names = [one for place, axis in places for one in _vector(call, place, rank, axis)]
+    names = [vector for index, axis in places for vector in _vector(call, index, rank, axis)]
     return call.add("divide", [call.add("multiply", names[:2]), names[2]])
 
 
@@ -330,8 +330,8 @@ def _qgemm(call: NodeCall) -> str:
     if call.has(7):
         return _requantized(call, total, [(1, -2), (4, -1), (7, -1), (8, -1)])
     result = call.add("cast", [total], dtype="float32")
-    for place, axis in ((1, -2), (4, -1)):
-        result = call.add("multiply", [result, *_vector(call, place, 2, axis)])
+    for index, axis in ((1, -2), (4, -1)):
+        result = call.add("multiply", [result, *_vector(call, index, 2, axis)])
     return result
 
 
