@@ -54,7 +54,7 @@ class _Line:
         ends = [
             self.rois[r, const(n, "int64")] * self.scale for n in (1 - self.place, 3 - self.place)
         ]
-        begin, end = [one - 0.5 if self.half_pixel else one for one in ends]
+        begin, end = [bound - 0.5 if self.half_pixel else bound for bound in ends]
         length = end - begin if self.half_pixel else maximum(end - begin, 1.0)
         return begin, length * (1.0 / self.bins)
 

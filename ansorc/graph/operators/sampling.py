@@ -145,7 +145,7 @@ def _roi_places(
 
     def body(r: Scalar, p: Scalar, s: Scalar) -> Scalar:
         ends = [rois[r, const(column, "int64")] * scale for column in (1 - d, 3 - d)]
-        begin, end = [one - 0.5 if half_pixel else one for one in ends]
+        begin, end = [bound - 0.5 if half_pixel else bound for bound in ends]
         length = end - begin if half_pixel else maximum(end - begin, 1.0)
         part = (cast(s, rois.dtype) + 0.5) * (1.0 / samples)
         return begin + (cast(p, rois.dtype) + part) * (length * (1.0 / bins))

@@ -49,8 +49,8 @@ def pad_with(data: Tensor, value: Tensor, before: Sequence[int], after: Sequence
 
     Raise LanguageError on several values, and unless there is one number for each dimension.
     """
-    rank, one = len(data.shape), value.shape
-    require(all(extent == 1 for extent in one), "pad_with", data, value, need="value must be one")
+    rank, extents = len(data.shape), value.shape
+    require(all(extent == 1 for extent in extents), "pad_with", data, value, need="value must be one")
     first, last = each("pad_with", "before", before, rank), each("pad_with", "after", after, rank)
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
@@ -58,7 +58,7 @@ def pad_with(data: Tensor, value: Tensor, before: Sequence[int], after: Sequence
         places = [index - low for index, low in zip(i, first, strict=True)]
         bounds = zip(places, data.shape, strict=True)
         inside = all_of(*(test for at, extent in bounds for test in (at >= 0, at < extent)))
-        margin = value[(0,) * len(one)].astype(data.dtype)
+        margin = value[(0,) * len(extents)].astype(data.dtype)
         return if_then_else(inside, data[tuple(places)], margin)
 
     return compute(shape, body, AutoName("pad_with"))

@@ -75,12 +75,12 @@ def _attention(call: NodeCall) -> Sequence[Value]:
     wants_scores = len(outputs) > 3 and bool(outputs[3])
     scores_out, probabilities = _probabilities(call, scores, mode)
     result = mixed_values(call, probabilities, query, value)
-    found: list[Value] = [result, "", "", ""]
+    results: list[Value] = [result, "", "", ""]
     if len(outputs) > 1:
-        found[1], found[2] = key.split(call), value.split(call)
+        results[1], results[2] = key.split(call), value.split(call)
     if wants_scores:
-        found[3] = scores if mode == _RAW else scores_out
-    return found[: len(outputs)]
+        results[3] = scores if mode == _RAW else scores_out
+    return results[: len(outputs)]
 
 
 def _heads(call: NodeCall, index: int, attribute: str) -> Heads:

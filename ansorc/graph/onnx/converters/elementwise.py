@@ -147,7 +147,7 @@ def _clip(call: NodeCall) -> str:
     data = call.input(0)
     if call.opset < 11:
         low, high = call.attribute("min"), call.attribute("max")
-        bounds = [None if one is None else call.scalar(one, data) for one in (low, high)]
+        bounds = [None if limit is None else call.scalar(limit, data) for limit in (low, high)]
     else:
         bounds = [call.input(index) if call.has(index) else None for index in (1, 2)]
     for operator, bound in zip(("maximum", "minimum"), bounds, strict=True):

@@ -53,7 +53,7 @@ def _split(call: NodeCall) -> OnnxItem:
         lengths, drops = [1] * extent, not call.attribute("keepdims", 1)
     else:
         given = call.known(1, "the lengths of the parts")
-        each = [int(one) for one in given.reshape(-1)]
+        each = [int(size) for size in given.reshape(-1)]
         if given.ndim == 0 and each[0] > 0:
             lengths = [min(each[0], extent - start) for start in range(0, extent, each[0])]
         else:
