@@ -9,7 +9,7 @@ import click
 from ansorc.cli.exit_codes import FAILED
 from ansorc.codegen.base import backend_of
 from ansorc.ir.packing import Packing
-from ansorc.ir.passes.pass_fault import changed_text
+from ansorc.ir.passes.pass_fault import diff_text
 from ansorc.ir.stmt import Function
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
 from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
@@ -45,7 +45,7 @@ def show_bisection(
     click.echo(finding.complaint)
     if finding.wrong:
         click.echo("\nwhat it changed:")
-        click.echo(changed_text(stages[finding.wrong - 1].function, wrong.function))
+        click.echo(diff_text(stages[finding.wrong - 1].function, wrong.function))
     click.get_current_context().exit(FAILED)
 
 
