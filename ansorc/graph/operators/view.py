@@ -50,7 +50,7 @@ def pad_with(data: Tensor, value: Tensor, before: Sequence[int], after: Sequence
     Raise LanguageError on several values, and unless there is one number for each dimension.
     """
     rank, extents = len(data.shape), value.shape
-    require(all(extent == 1 for extent in extents), "pad_with", data, value, need="value must be one")
+    require(set(extents) <= {1}, "pad_with", data, value, need="value must be one")
     first, last = each("pad_with", "before", before, rank), each("pad_with", "after", after, rank)
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 

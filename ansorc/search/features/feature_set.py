@@ -81,13 +81,13 @@ def estimating_set(
     columns = [*others, *blanks]
     columns.insert(ESTIMATE_COLUMN, estimate)
 
-    def describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
+    def describe_all(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
         *values, cycles = describe(nests, nest, target)
         values += [np.zeros(nests.rows, dtype=np.float32)] * len(blanks)
         values.insert(ESTIMATE_COLUMN, cycles)
         return iter(values)
 
-    return FeatureSet(name, version, tuple(columns), describe)
+    return FeatureSet(name, version, tuple(columns), describe_all)
 
 
 def estimate_cycles(features: Features) -> npt.NDArray[np.float64]:
