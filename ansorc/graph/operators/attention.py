@@ -174,13 +174,9 @@ def rotary_embedding(
         column = inner // 2 if interleaved else inner % half
         other = data[(*i[:-1], start + partner)]
         other = scalar.if_then_else(is_first, 0 - other, other)
-        rotated_element = data[i] * angle(cosines, b, n, column) + other * angle(
-            sines, b, n, column
-        )
+        turned = data[i] * angle(cosines, b, n, column) + other * angle(sines, b, n, column)
         return (
-            rotated_element
-            if rotated == width
-            else scalar.if_then_else(offset < rotated, rotated_element, data[i])
+            turned if rotated == width else scalar.if_then_else(offset < rotated, turned, data[i])
         )
 
     return compute(data.shape, body, AutoName("rotary_embedding"))
