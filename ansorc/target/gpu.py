@@ -132,10 +132,6 @@ class Gpu:
         """Operations a second in float32; a multiply-add counts as two."""
         return 2.0 * self.multiprocessors * self.architecture.fp32_lanes * self.clock_hz
 
-    def matrix_flops(self, rate: int) -> float:
-        """Operations a second at `rate`, one of `architecture.matrix_rates`."""
-        return 2.0 * self.multiprocessors * rate * self.clock_hz
-
 
 _VOLTA = Latencies(4, 19, 28, 193, 375)
 _TURING = Latencies(4, 22, 32, 188, 296)
