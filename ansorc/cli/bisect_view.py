@@ -63,10 +63,10 @@ def _check_code(task: Task, source: ProgramText, threads: int) -> None:
     with Measurer(task, options) as measurer:
         (result,) = measurer.measure([source])
     if result.failure is None:
-        click.echo("and so is the code that is made of them")
+        click.echo("and so is the code that is generated from them")
         return
     failure = result.failure
     click.echo(
-        f"\nthe code that is made of them is wrong ({failure.kind.value}): {failure.message}"
+        f"\nthe code that is generated from them is wrong ({failure.kind.value}): {failure.message}"
     )
     click.get_current_context().exit(FAILED)
