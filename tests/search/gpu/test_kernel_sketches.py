@@ -20,9 +20,9 @@ TARGET = Target.parse("cuda -arch=sm_90")
 
 
 def attention() -> ComputeDAG:
-    tensors = [ac.placeholder((1, 2, rows, 32), name) for name, rows in (("q", 1), ("k", 2048))]
-    values = ac.placeholder((1, 2, 2048, 32), "v")
-    return ComputeDAG([*tensors, values, ac.ops.attention(*tensors, values)])
+    query = ac.placeholder((1, 2, 1, 32), "q")
+    keys, values = (ac.placeholder((1, 2, 2048, 32), name) for name in "kv")
+    return ComputeDAG([query, keys, values, ac.ops.attention(query, keys, values)])
 
 
 def two_products_of_one_tensor() -> ComputeDAG:
