@@ -23,6 +23,7 @@ from ansorc.search.sketch.loops import (
 )
 from ansorc.search.sketch.predicates import is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
+from ansorc.search.sketch.windows import DEPTHS, Grouping, repeated_work, is_pipeline
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
 
 LoopRef = tuple[str, str]
@@ -55,7 +56,7 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
             candidate = place_at(partial, name, place)
         except ScheduleError:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
-        if may_repeat or not _is_repeated(candidate.state, candidate.stage(name)):
+        if may_repeat or not (_is_repeated(candidate.state, candidate.stage(name)) or repeated_work(candidate.state,candidate.stage(name))>2):
             placed.append(candidate)
     return placed
 
@@ -212,9 +213,27 @@ def completed(
     for stage in reversed(first.state.stages):
         if not stage.is_inlined:
             partials = placement.placed(partials, stage.name, max_locations)
+    made = [partial for _, partial in partials]
+    if placement is BEST_PLACES and is_pipeline(first):
+        made = [*_grouped(first), *made]
     return tuple(
-        _annotate(marked(partial, placement.marked_last), unroll_limits) for _, partial in partials
+        _annotate(marked(partial, placement.marked_last), unroll_limits) for partial in made
     )
+
+
+def _grouped(first: PartialSketch) -> Iterable[PartialSketch]:
+    seen = set()
+    for depth in DEPTHS:
+        grouping, partial = Grouping(depth), first
+        for stage in reversed(first.state.stages):
+            if not stage.is_inlined and stage.is_untouched:
+                partial = grouping.place(partial, stage.name)
+        for stage in reversed(first.state.stages):
+            if not stage.is_inlined:
+                partial = shaped(partial, stage.name)
+        if partial.state.steps not in seen:
+            seen.add(partial.state.steps)
+            yield partial
 
 
 def _best_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
