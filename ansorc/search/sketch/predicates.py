@@ -13,7 +13,6 @@ from ansorc.lang.access import gathers, has_data_reuse, reads_of, simple_access,
 from ansorc.schedule.inlining import is_short_inlined
 from ansorc.schedule.stage import Making, Stage
 from ansorc.search.sketch.rule import PartialSketch
-from ansorc.search.sketch.windows import repeats_much
 
 CHUNKS_PER_CORE = 16
 """Outer loops with this many iterations for each core are enough to be parallel."""
@@ -38,8 +37,6 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
     is_free |= len(readers) == 1 and gathers(stage.op, readers[0].op)
     is_cheap = strictly_inlineable(stage.op) or _is_in_long_chain(partial, stage)
     if not is_free and (not is_cheap or _is_last_before_transposition(partial, stage)):
-        return False
-    if any(repeats_much(reader.op, stage.op) for reader in readers):
         return False
     return all(is_short_inlined(reader.op, stage.op) for reader in readers)
 

@@ -24,15 +24,16 @@ from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Const, Load, Var
 from ansorc.ir.node import Node, children
 from ansorc.lang.access import reads_of
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Hole
-from ansorc.schedule.stage import At, Root, Stage
+from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import ComputeAt, Reorder, Split
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
+from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sketch.tiling import tile_variable
-from ansorc.search.tiles import ragged_lengths
+from ansorc.search.tiles import divisors, ragged_lengths
 
 DEPTHS = (0, 1, 3, 7, 15)
 """Windows between the root stage of a group and its other stages, at most; each is tried."""
@@ -40,8 +41,8 @@ MOST_REPEATED = 2.0
 """How many times each element of a stage may be computed outside of register tiles."""
 SHORT_WORK = 8
 """Operations and loads that inlining may repeat for each element of a reader."""
-LONGEST_TILE = 512
-"""Iterations of a tile along one axis, at most; or all of them."""
+TILES = range(8, 257)
+"""Lengths of which a tile should have one, a divisor of the axis or not."""
 VECTORS_TO_SPLIT = 8
 """Vectors of a row that is divided although no window moves along it."""
 
@@ -65,12 +66,10 @@ def _windowed_dimensions(reader: ComputeOp, source: ComputeOp) -> dict[int, set[
     return windowed
 
 
-def repeats_much(reader: ComputeOp, source: ComputeOp) -> bool:
-    """Return whether inlining `source` would compute much of it again for each element."""
-    if reader.reduce_axes:
-        return False
+def repeated_by_inlining(reader: ComputeOp, source: ComputeOp) -> int:
+    """Return how many operations and loads of `source` each element of `reader` would repeat."""
     again = len(reads_of(reader, source)) - 1
-    return again > 0 and again * _work(source) > SHORT_WORK
+    return 0 if reader.reduce_axes or again <= 0 else again * _work(source)
 
 
 def _work(op: ComputeOp) -> int:
@@ -84,6 +83,21 @@ def _values(value: Node) -> Iterator[Node]:
     if not isinstance(value, Load):
         for part in children(value):
             yield from _values(part)
+
+
+def repeats_work(state: State, stage: Stage) -> bool:
+    """Return whether an attached stage computes its elements too often; no where not known yet."""
+    runs, elements = 1, 1
+    for extent, axis in zip(stage.region, stage.op.axes, strict=True):
+        if not isinstance(extent, int):
+            return False
+        runs, elements = runs * extent, elements * axis.extent
+    for target, count in state.chain(stage):
+        for loop in target.iterators[:count]:
+            if not isinstance(loop.extent, int):
+                return False
+            runs *= loop.extent
+    return runs > MOST_REPEATED * elements
 
 
 def is_pipeline(partial: PartialSketch) -> bool:
@@ -153,11 +167,9 @@ class Grouping:
 
 def _is_whole(state: State, name: str) -> bool:
     """Return whether all of a stage is computed in each tile, as its index is not affine."""
-    stage = state.stage(name)
-    assert isinstance(stage.attach, At)
-    target = state.stage(stage.attach.stage)
-    count = 1 + [loop.name for loop in target.iterators].index(stage.attach.iterator)
-    return not any(box.low is not None and box.low.terms for box in region(state, name, target, count))
+    target, count = state.chain(state.stage(name))[-1]
+    boxes = region(state, name, target, count)
+    return not any(box.low is not None and box.low.terms for box in boxes)
 
 
 def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | None:
@@ -171,26 +183,37 @@ def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | No
         is_row = number == contiguous and axis.extent >= VECTORS_TO_SPLIT * lanes
         if axis.extent > 1 and (axis.name in moved or is_row):
             divided.append(axis.name)
-            step = lanes if number == contiguous else 0
-            limit = min(axis.extent, LONGEST_TILE)
-            variable = tile_variable(root, axis, 2, axis.extent, step)
-            ragged = ragged_lengths(axis.extent, limit, step)
-            variable = replace(variable, ragged=ragged)
+            variable = _tile_variable(root, axis, lanes if number == contiguous else 0)
             partial = replace(partial, variables=(*partial.variables, variable))
             partial = partial.then(Split(root.name, axis.name, (Hole(variable.name, (1,)),)))
     if not divided:
         return None
-    stage = partial.stage(root.name)
-    last = max(number for number, axis in enumerate(root.op.axes) if axis.name in divided)
-    outer = [
-        stage.loop(axis.name, 0) if axis.name in divided else axis.name
-        for axis in root.op.axes[: last + 1]
-    ]
-    inner = [stage.loop(axis.name, 1) for axis in root.op.axes if axis.name in divided]
+    return _order_tiles(partial, root.name, divided)
+
+
+def _tile_variable(root: Stage, axis: Axis, lanes: int) -> TileVariable:
+    """Return the lengths of the tiles along `axis`: divisors, or any where it has no good ones."""
+    has_divisors = any(length in TILES for length in divisors(axis.extent))
+    ragged = () if has_divisors else ragged_lengths(axis.extent, TILES.stop, lanes)
+    return replace(tile_variable(root, axis, 2, axis.extent, lanes), ragged=ragged)
+
+
+def _order_tiles(
+    partial: PartialSketch, name: str, divided: list[str]
+) -> tuple[PartialSketch, str]:
+    """Return the sketch with the loops over tiles of a stage outside, and the last of them.
+
+    An axis that is not divided goes outside if one after it is.
+    """
+    stage = partial.stage(name)
+    axes = stage.op.axes
+    last = max(number for number, axis in enumerate(axes) if axis.name in divided)
+    outer = [stage.loop(axis.name, 0) for axis in axes[: last + 1]]
+    inner = [stage.loop(axis.name, 1) for axis in axes if axis.name in divided]
     rest = [loop.name for loop in stage.iterators if loop.name not in {*outer, *inner}]
     names = (*outer, *inner, *rest)
     current = tuple(loop.name for loop in stage.iterators)
-    opened = partial if names == current else partial.then(Reorder(root.name, names))
+    opened = partial if names == current else partial.then(Reorder(name, names))
     return opened, outer[-1]
 
 
@@ -211,22 +234,3 @@ def moved_axes(state: State, stage: Stage, known: dict[str, set[str]]) -> set[st
                         form = affine(access[dimension])
                         moved |= set() if form is None else form.terms.keys() & space
     return moved
-
-
-def repeated_work(state: State, stage: Stage) -> float:
-    """Return how many times each element of an attached stage is computed; 1 where not known."""
-    runs, extents = 1, 1
-    current = stage
-    for extent, axis in zip(stage.region, stage.op.axes, strict=True):
-        if not isinstance(extent, int):
-            return 1.0
-        runs, extents = runs * extent, extents * axis.extent
-    while isinstance(current.attach, At):
-        target = state.stage(current.attach.stage)
-        count = 1 + [loop.name for loop in target.iterators].index(current.attach.iterator)
-        for loop in target.iterators[:count]:
-            if not isinstance(loop.extent, int):
-                return 1.0
-            runs *= loop.extent
-        current = target
-    return runs / extents
