@@ -12,7 +12,7 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pass_fault import changed_text
 from ansorc.ir.stmt import Function
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
-from ansorc.search.measure import MeasureOptions, Measurer, RunOptions, Source
+from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
 
@@ -20,7 +20,7 @@ _SLOW_S = 20.0
 
 
 def show_bisection(
-    task: Task, lowered: Function, layouts: Sequence[Packing], source: Source, threads: int
+    task: Task, lowered: Function, layouts: Sequence[Packing], source: ProgramText, threads: int
 ) -> None:
     """Run a program after its passes in the interpreter; name the first pass that is wrong.
 
@@ -53,7 +53,7 @@ def _tell(stage: PassStage, complaint: str) -> None:
     click.echo(f"after {stage.name}: {complaint.splitlines()[0] if complaint else 'right'}")
 
 
-def _check_code(task: Task, source: Source, threads: int) -> None:
+def _check_code(task: Task, source: ProgramText, threads: int) -> None:
     """Run the machine code in a worker process, if this machine can."""
     obstacle = backend_of(task.target).capabilities(task.target).obstacle
     if obstacle:

@@ -10,8 +10,8 @@ from ansorc.codegen.base import backend_of
 from ansorc.graph.graph_bisect import GraphStage, bisect_rewrites
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs
-from ansorc.schedule import Names, lower, packings, replay, steps_to_json
-from ansorc.search.measure import MeasureOptions, Measurer, RunOptions, Source, Workers
+from ansorc.schedule import Names, lower, packings, replay
+from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions, Workers
 from ansorc.search.programs import Program, ProgramChoice
 from ansorc.search.task import Task
 
@@ -47,8 +47,8 @@ def show_network_bisection(network: Network, choice: ProgramChoice) -> None:
     click.echo(f"and so is each of its {len(network.tasks)} kernels")
 
 
-def _source(task: Task, program: Program) -> Source:
-    return Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program.steps)))
+def _source(task: Task, program: Program) -> ProgramText:
+    return ProgramText.encode(program.steps, Names(task.dag))
 
 
 def _tell(stage: GraphStage, complaint: str) -> None:

@@ -8,8 +8,8 @@ import click
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import AnsorcError, RecordError
+from ansorc.schedule import Names
 from ansorc.search.measure import MeasureOptions, Measurer, RunOptions
-from ansorc.search.programs import recorded_steps
 from ansorc.search.record import Record, RecordPlace, Records, is_missing
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -71,7 +71,7 @@ def show_record(task: Task, record: Record) -> None:
 
 def _steps(task: Task, record: Record) -> list[str]:
     try:
-        return [str(step) for step in recorded_steps(task, record)] or ["none"]
+        return [str(step) for step in record.program.decode(Names(task.dag))] or ["none"]
     except AnsorcError as error:
         return [f"they do not fit the task: {error}", record.steps]
 
@@ -85,7 +85,7 @@ def rebuild(task: Task, record: Record) -> None:
     environment = record.environment
     run = RunOptions(threads=environment.threads, cache=environment.cache)
     with Measurer(task, MeasureOptions(run, builders=1, batch=1)) as measurer:
-        (result,) = measurer.measure([record.source])
+        (result,) = measurer.measure([record.program])
     click.echo(f"\n# rebuilt now (built in {seconds_text(result.build.total_s, 2)})")
     if result.failure is not None:
         detail = result.failure.detail.strip()

@@ -32,9 +32,9 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
-from ansorc.schedule import Names, State, Step, lower, packings, replay, steps_to_json
-from ansorc.search.measure import Source
-from ansorc.search.programs import ProgramChoice, chosen_program, recorded_steps
+from ansorc.schedule import Names, State, Step, lower, packings, replay
+from ansorc.search.measure import ProgramText
+from ansorc.search.programs import ProgramChoice, chosen_program
 from ansorc.search.record import Record
 from ansorc.search.sketch import generate
 from ansorc.search.space import sketch_rules
@@ -100,7 +100,9 @@ def show(
         task, record = find_record(choice.records, record_id, workload)
         _require_known(asked, task)
         show_record(task, record)
-        program = ShownProgram(task, partial(recorded_steps, task, record), record.function)
+        program = ShownProgram(
+            task, partial(record.program.decode, Names(task.dag)), record.function
+        )
     elif workload is None:
         raise click.UsageError("name a workload, FILE:WORKLOAD or NETWORK.onnx, or --record ID")
     else:
@@ -139,11 +141,11 @@ class ShownProgram:
         """Return the packings of its constants."""
         return () if self.loops else packings(self.state())
 
-    def source(self) -> Source:
+    def source(self) -> ProgramText:
         """Return the program in the form for workers."""
         if self.loops:
-            return Source.of_function(self.loops)
-        return Source.of_steps(steps_to_json(Names(self.task.dag).to_canonical(self.steps())))
+            return ProgramText.of_function(self.loops)
+        return ProgramText.encode(self.steps(), Names(self.task.dag))
 
     def lower_program(self) -> Function:
         """Return the loops before all passes; raise as `state`."""

@@ -25,8 +25,8 @@ from ansorc.search.measure import (
     Measurement,
     MeasureOptions,
     MeasureResult,
+    ProgramText,
     RunCost,
-    Source,
     Stopwatch,
     concurrently,
     nothing,
@@ -151,12 +151,14 @@ class Board:
             self._live()
         return BoardMeasurer(self, task, options, best_s, watch)
 
-    def build(self, task: Task, sources: Sequence[Source], options: MeasureOptions) -> list[Reply]:
+    def build(
+        self, task: Task, programs: Sequence[ProgramText], options: MeasureOptions
+    ) -> list[Reply]:
         """Return the object code of programs, built here, or why there is none."""
         if self._builds is None:
             self._builds = ObjectBuilds(options)
-        replies = dict(self._builds.build(task, sources, options.build_timeout_s))
-        return [replies[number] for number in range(len(sources))]
+        replies = dict(self._builds.build(task, programs, options.build_timeout_s))
+        return [replies[number] for number in range(len(programs))]
 
     def attempt(
         self, task: Task, seed: int, action: Callable[[BoardBench], Achieved]
@@ -234,7 +236,7 @@ class BoardMeasurer(TaskMeasurer):
         self._board, self._task, self._options, self._watch = board, task, options, watch
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Measure `candidates`, doing `meanwhile` while the last are built; yield in this order."""
         size = self._options.batch
@@ -245,11 +247,11 @@ class BoardMeasurer(TaskMeasurer):
             for candidate, reply in zip(batch, build, strict=True):
                 yield self.measure_built(candidate, reply)
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         """Time up to 16 programs in turns, fastest first; failures last."""
         candidates = candidates[:MOST_PROGRAMS]
         results: list[MeasureResult] = []
-        kernels: list[tuple[Source, Message]] = []
+        kernels: list[tuple[ProgramText, Message]] = []
         for candidate, reply in zip(candidates, self._build_here(candidates), strict=True):
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
             if failure is not None:
@@ -268,7 +270,7 @@ class BoardMeasurer(TaskMeasurer):
             results.append(MeasureResult(candidate, outcome, build_cost_of(message), cost))
         return sorted(results, key=_rank_key)
 
-    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult:
+    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
         """Run what a builder answered."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
@@ -288,7 +290,7 @@ class BoardMeasurer(TaskMeasurer):
         """The board forgets the task when it has others."""
 
     def _build_here(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
         with self._watch.phase("search"), concurrently(meanwhile), self._watch.phase("build"):
             return self._board.build(self._task, candidates, self._options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansorc.fleet.board import Board, BoardMeasurer
 from ansorc.fleet.device import measure_job
-from ansorc.fleet.jobs import TaskOrder, built_message, sources_of
+from ansorc.fleet.jobs import TaskOrder, built_message, programs_of
 from ansorc.search.measure import Stopwatch
 from ansorc.search.measure.messages import Message
 
@@ -19,8 +19,8 @@ class BoardLabour:
         """Do one job; raise MeasureError where no runner answers."""
         order = TaskOrder.of(job)
         if job.text("kind") == "build":
-            sources = sources_of(job)
-            (reply,) = self._board.build(order.task, sources, order.options)
+            programs = programs_of(job)
+            (reply,) = self._board.build(order.task, programs, order.options)
             return built_message(job, reply)
         measurer = BoardMeasurer(self._board, order.task, order.options, 0.0, Stopwatch())
         return measure_job(job, measurer)

@@ -29,11 +29,11 @@ from ansorc.fleet.jobs import (
     built_of,
     decode,
     fault_message,
+    programs_of,
     results_message,
-    sources_of,
 )
 from ansorc.fleet.signing import FleetKey, SignatureError
-from ansorc.search.measure import Measurer, MeasureResult, Source, Workers
+from ansorc.search.measure import Measurer, MeasureResult, ProgramText, Workers
 from ansorc.search.measure.messages import Message, build_request
 from ansorc.search.measure.pool import Reply
 from ansorc.target.units import seconds_text
@@ -149,21 +149,22 @@ class JobMeasurer(Protocol):
 
     best_s: float
 
-    def measure(self, candidates: Sequence[Source]) -> Iterator[MeasureResult]: ...
+    def measure(self, candidates: Sequence[ProgramText]) -> Iterator[MeasureResult]: ...
 
-    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult: ...
+    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult: ...
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]: ...
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]: ...
 
 
 def measure_job(job: Message, measurer: JobMeasurer) -> Message:
     """Do a job that measures or ranks; return its answer."""
-    sources, measurer.best_s = sources_of(job), job.number("best_s")
+    programs, measurer.best_s = programs_of(job), job.number("best_s")
     if job.text("kind") == "rank":
-        return results_message(job, measurer.rank(sources))
+        return results_message(job, measurer.rank(programs))
     if (built := built_of(job)) is not None:
-        return results_message(job, [measurer.measure_built(source, built) for source in sources])
-    return results_message(job, list(measurer.measure(sources)))
+        results = [measurer.measure_built(program, built) for program in programs]
+        return results_message(job, results)
+    return results_message(job, list(measurer.measure(programs)))
 
 
 class Sandbox:
@@ -223,11 +224,11 @@ class Sandbox:
         if self._workers is None:
             self._workers = Workers(order.options)
         self._workers.start(order.task)
-        (source,) = sources_of(job)
+        (program,) = programs_of(job)
         # A builder remembers a task by the directory that it came in.
         directory = Path(self._places().name) / order.task.key
         directory.mkdir(exist_ok=True)
         (directory / "task.json").write_text(order.task.to_json())
-        request = build_request(directory, source, order.options.build_timeout_s)
+        request = build_request(directory, program, order.options.build_timeout_s)
         ((_, reply),) = self._workers.builders.run([request])
         return built_message(job, reply)

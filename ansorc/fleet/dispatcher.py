@@ -23,7 +23,7 @@ from ansorc.fleet.connection import Connection, ConnectionLost, FleetOptions
 from ansorc.fleet.jobs import ANSWER, JOB, decode, results_of, with_object_code
 from ansorc.fleet.members import DeviceState, Members
 from ansorc.fleet.signing import FleetKey, SignatureError
-from ansorc.search.measure import Failure, FailureKind, MeasureResult, Source
+from ansorc.search.measure import Failure, FailureKind, MeasureResult, ProgramText
 from ansorc.search.measure.messages import Message
 
 _JOBS_A_DEVICE = 2
@@ -39,7 +39,7 @@ class DeviceOrder(Protocol):
     """An order for one device: to measure a program, or to rank several."""
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def programs(self) -> tuple[ProgramText, ...]:
         """The programs."""
         ...
 
@@ -377,7 +377,8 @@ class Dispatcher(Generic[AnyOrder]):
         if job.doubted:
             words = f"{_first_failure(next(iter(job.doubted.values())))}; not confirmed: {words}"
         failure = Failure.of(FailureKind.UNKNOWN, words)
-        self._ended.append((job, [MeasureResult(source, failure) for source in job.order.sources]))
+        results = [MeasureResult(program, failure) for program in job.order.programs]
+        self._ended.append((job, results))
 
     def _end(self, key: str) -> tuple[_Job[AnyOrder], DeviceState] | None:
         """Take an attempt from its device; None if it was given up before."""
@@ -455,10 +456,10 @@ class Dispatcher(Generic[AnyOrder]):
         self._open.clear()
 
 
-def _doubtful(results: list[MeasureResult]) -> frozenset[Source]:
+def _doubtful(results: list[MeasureResult]) -> frozenset[ProgramText]:
     """The programs whose failures may be the device's."""
     return frozenset(
-        result.source
+        result.program
         for result in results
         if result.failure is not None and result.failure.kind in _DOUBTED
     )

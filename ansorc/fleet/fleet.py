@@ -24,7 +24,7 @@ from ansorc.search.measure import (
     CachePolicy,
     MeasureOptions,
     MeasureResult,
-    Source,
+    ProgramText,
     Stopwatch,
     batch_begins,
     nothing,
@@ -167,7 +167,7 @@ class Fleet:
             None
             if program is None
             else _PlannedOrder(
-                _measurer_of(program.measurer), (program.source,), "measure", program
+                _measurer_of(program.measurer), (program.program,), "measure", program
             )
             for program in programs
         )
@@ -192,14 +192,14 @@ class FleetMeasurer:
         self._fleet, self._watch = fleet, watch
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Measure `candidates`; yield the results in this order.
 
         `meanwhile` is done beside the last of them, and before their results are seen: as
         `Measurer.measure`, so that what is chosen then is the same.
         """
-        planned = (_Numbered(self, source, number) for number, source in enumerate(candidates))
+        planned = (_Numbered(self, program, number) for number, program in enumerate(candidates))
         *_, last = 0, *batch_begins(len(candidates), self.order.options.batch)
         early: dict[int, MeasureResult] = {}
         following = 0
@@ -216,7 +216,7 @@ class FleetMeasurer:
                 doing.result()
             yield from (early[number] for number in sorted(early))
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         """Time `candidates` in turns, all on one device, fastest first; failures last."""
         order = _PlannedOrder(self, tuple(candidates), "rank", _Numbered(self, candidates[0], 0))
         with self._watch.phase("contest"):
@@ -236,7 +236,7 @@ class FleetMeasurer:
 @dataclass(frozen=True)
 class _Numbered:
     measurer: FleetMeasurer
-    source: Source
+    program: ProgramText
     number: int
 
 
@@ -245,7 +245,7 @@ class _PlannedOrder(Generic[AnyPlanned]):
     """An order for a device, and the measurer that gave it."""
 
     measurer: FleetMeasurer
-    sources: tuple[Source, ...]
+    programs: tuple[ProgramText, ...]
     kind: str
     purpose: AnyPlanned
 
@@ -260,11 +260,11 @@ class _PlannedOrder(Generic[AnyPlanned]):
         if self.kind == "rank":
             each_s += run.rank_rounds * (4 * best_s + 2 * run.rank_repeat_s)
             each_s += eviction_limit_s(run, array_bytes, run.rank_rounds)
-        return each_s * len(self.sources)
+        return each_s * len(self.programs)
 
     def message(self, job: str, kind: str) -> Message:
         """Return the job called `job`."""
-        return job_message(self.measurer.order, kind, job, self.sources, self.measurer.best_s)
+        return job_message(self.measurer.order, kind, job, self.programs, self.measurer.best_s)
 
 
 def _measurer_of(measurer: TaskMeasurer) -> FleetMeasurer:

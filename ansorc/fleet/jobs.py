@@ -22,7 +22,8 @@ from ansorc.search.measure.messages import (
     outcomes_of,
 )
 from ansorc.search.measure.options import MeasureOptions, RunOptions
-from ansorc.search.measure.result import BuildCost, Failure, MeasureResult, Source
+from ansorc.search.measure.program_text import ProgramText
+from ansorc.search.measure.result import BuildCost, Failure, MeasureResult
 from ansorc.search.task import Task
 
 JOB, ANSWER = "job", "answer"
@@ -65,11 +66,11 @@ def _read_order(task: str, options: str) -> TaskOrder:
 
 
 def job_message(
-    order: TaskOrder, kind: str, job: str, sources: Sequence[Source], best_s: float = 0.0
+    order: TaskOrder, kind: str, job: str, programs: Sequence[ProgramText], best_s: float = 0.0
 ) -> Message:
     """Return a job; `best_s` is the time of the best program that the tuner knows, 0: none."""
-    programs = [[source.steps, source.function] for source in sources]
-    fields = {"kind": kind, "job": job, "programs": programs, "best_s": best_s}
+    texts = [[program.steps, program.function] for program in programs]
+    fields = {"kind": kind, "job": job, "programs": texts, "best_s": best_s}
     return Message({**order.fields(), **fields})
 
 
@@ -83,10 +84,10 @@ def with_object_code(job: Message, built: Message) -> Message:
     )
 
 
-def sources_of(job: Message) -> list[Source]:
+def programs_of(job: Message) -> list[ProgramText]:
     """Return the programs of a job."""
     rows = cast("list[list[str]]", job.fields["programs"])
-    return [Source(steps, function) for steps, function in rows]
+    return [ProgramText(steps, function) for steps, function in rows]
 
 
 def built_of(job: Message) -> Message | None:
@@ -102,7 +103,7 @@ def results_message(job: Message, results: Sequence[MeasureResult]) -> Message:
     )
     rows = [
         {
-            "program": [result.source.steps, result.source.function],
+            "program": [result.program.steps, result.program.function],
             "build": asdict(result.build),
             "reused": result.reused,
         }
@@ -116,9 +117,9 @@ def results_of(answer: Message) -> list[MeasureResult]:
     results: list[MeasureResult] = []
     rows = cast("list[dict[str, Any]]", answer.fields["rows"])
     for row, (outcome, run) in zip(rows, outcomes_of(answer), strict=True):
-        source = Source(*row["program"])
+        program = ProgramText(*row["program"])
         results.append(
-            MeasureResult(source, outcome, BuildCost(**row["build"]), run, bool(row["reused"]))
+            MeasureResult(program, outcome, BuildCost(**row["build"]), run, bool(row["reused"]))
         )
     return results
 
@@ -127,8 +128,8 @@ def built_message(job: Message, reply: Message | Failure) -> Message:
     """Return the answer to a job that built: object code, or results that say why there is none."""
     failure = reply if isinstance(reply, Failure) else failure_of(reply)
     if failure is not None:
-        (source,) = sources_of(job)
-        return results_message(job, [MeasureResult(source, failure)])
+        (program,) = programs_of(job)
+        return results_message(job, [MeasureResult(program, failure)])
     assert isinstance(reply, Message)
     return replace(reply, fields={**reply.fields, "job": job.text("job")})
 

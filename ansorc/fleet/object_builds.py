@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ansorc.search.measure import MeasureOptions, Source, Workers
+from ansorc.search.measure import MeasureOptions, ProgramText, Workers
 from ansorc.search.measure.messages import build_request
 from ansorc.search.measure.pool import Reply
 from ansorc.search.task import Task
@@ -25,7 +25,7 @@ class ObjectBuilds:
         self._directory.cleanup()
 
     def build(
-        self, task: Task, sources: Sequence[Source], limit_s: float
+        self, task: Task, programs: Sequence[ProgramText], limit_s: float
     ) -> Iterator[tuple[int, Reply]]:
         """Build programs of `task`; yield the number of each and its code or failure, as they come.
 
@@ -36,5 +36,5 @@ class ObjectBuilds:
         directory = Path(self._directory.name) / task.key
         directory.mkdir(exist_ok=True)
         (directory / "task.json").write_text(task.to_json())
-        requests = [build_request(directory, source, limit_s) for source in sources]
+        requests = [build_request(directory, program, limit_s) for program in programs]
         return self._workers.builders.run(requests)

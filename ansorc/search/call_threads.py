@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from ansorc.search.measure import Source
+from ansorc.search.measure import ProgramText
 from ansorc.search.record import KernelThreads, Record, Records
 
 _ROUNDS = 7
@@ -22,7 +22,7 @@ _TIE = 0.02
 class ThreadMeasurer(Protocol):
     """A `TaskMeasurer` that can run one program with several numbers of threads."""
 
-    def time_threads(self, program: Source, counts: Sequence[int]) -> list[float]:
+    def time_threads(self, program: ProgramText, counts: Sequence[int]) -> list[float]:
         """Return the seconds of a call with each of `counts` threads; none if it is serial."""
         ...
 
@@ -41,7 +41,7 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     if not fewer or not isinstance(measurer, ThreadMeasurer):
         return 0
     counts = (environment.threads, *fewer)
-    turns = [measurer.time_threads(best.source, counts) for _ in range(_ROUNDS)]
+    turns = [measurer.time_threads(best.program, counts) for _ in range(_ROUNDS)]
     if not all(turns):
         return 0
     found = fastest_count(counts, turns)

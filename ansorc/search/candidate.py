@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ansorc.schedule import Step, steps_to_json
+from ansorc.schedule import Step
 from ansorc.search.features import Features
-from ansorc.search.measure import Source
+from ansorc.search.measure import ProgramText
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, extract, phenotype_keys, steps
 
@@ -39,9 +39,9 @@ class Candidate:
         return steps(self.sketch, self.genes)
 
     @cached_property
-    def source(self) -> Source:
+    def program(self) -> ProgramText:
         """What is measured and recorded of it."""
-        return Source.of_steps(steps_to_json(self.sketch.names.to_canonical(self.steps)))
+        return ProgramText.encode(self.steps, self.sketch.names)
 
 
 def candidates(space: Space, rows: Sequence[tuple[int, Genes]]) -> list[Candidate]:

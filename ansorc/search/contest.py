@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.search.machines import TaskMeasurer
-from ansorc.search.measure import MeasureResult, Source
+from ansorc.search.measure import MeasureResult, ProgramText
 from ansorc.search.record import Environment, Record, Records
 
 CONTENDERS = 4
@@ -48,7 +48,7 @@ class Ranking:
     """By what share of the winner's time the second one was slower, the median over all turns."""
     margin_error: float = 0.0
     """The margin is known to plus or minus this much, with 99 % certainty."""
-    disturbed: frozenset[Source] = frozenset()
+    disturbed: frozenset[ProgramText] = frozenset()
     """Those of `ranked` that something disturbed in all attempts: earlier times say how fast they
     are."""
 
@@ -82,7 +82,7 @@ def lead(winner: Sequence[float], other: Sequence[float]) -> Lead:
 
 def contest(
     measurer: TaskMeasurer,
-    candidates: Sequence[Source],
+    candidates: Sequence[ProgramText],
     known_s: Sequence[float],
     clock: Callable[[], float] = time.monotonic,
     limit_s: float = math.inf,
@@ -108,25 +108,25 @@ def contest(
 class _Rounds:
     """The rounds that were held so far."""
 
-    def __init__(self, known_s: Mapping[Source, float]) -> None:
+    def __init__(self, known_s: Mapping[ProgramText, float]) -> None:
         self._known_s = known_s
-        self._turns: dict[Source, list[float]] = {}
-        self._best: dict[Source, MeasureResult] = {}
-        self._failed: dict[Source, MeasureResult] = {}
-        self._out: list[Source] = []
+        self._turns: dict[ProgramText, list[float]] = {}
+        self._best: dict[ProgramText, MeasureResult] = {}
+        self._failed: dict[ProgramText, MeasureResult] = {}
+        self._out: list[ProgramText] = []
 
     def add(self, results: Sequence[MeasureResult]) -> None:
         """Take the results of one attempt."""
         for result in results:
             if result.measurement is None:
-                self._failed[result.source] = result
+                self._failed[result.program] = result
                 continue
-            self._turns.setdefault(result.source, []).extend(result.measurement.seconds)
-            best = self._best.setdefault(result.source, result)
+            self._turns.setdefault(result.program, []).extend(result.measurement.seconds)
+            best = self._best.setdefault(result.program, result)
             if _median_s(result) < _median_s(best):
-                self._best[result.source] = result
+                self._best[result.program] = result
 
-    def undecided(self, entered: Sequence[Source]) -> list[Source]:
+    def undecided(self, entered: Sequence[ProgramText]) -> list[ProgramText]:
         """Those of `entered` that may still win, the leader first."""
         left = [one for one in entered if one not in self._failed]
         timed = [one for one in left if one in self._turns]
@@ -138,7 +138,7 @@ class _Rounds:
         self._out += reversed(beaten)
         return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
 
-    def is_over(self, entered: Sequence[Source], elapsed_s: float, limit_s: float) -> bool:
+    def is_over(self, entered: Sequence[ProgramText], elapsed_s: float, limit_s: float) -> bool:
         """Return whether another attempt would add nothing, or come too late."""
         if elapsed_s > limit_s:
             return True
@@ -148,7 +148,7 @@ class _Rounds:
         is_clear = all(one.is_decided for one in leads) and self._is_quiet(entered[0])
         return is_clear or elapsed_s > _LIMIT_S
 
-    def ranking(self, entered: Sequence[Source]) -> Ranking:
+    def ranking(self, entered: Sequence[ProgramText]) -> Ranking:
         """Return the result; those of `entered` are not beaten, the leader comes first."""
         timed = [one for one in entered if one in self._turns and one not in self._failed]
         disturbed = sorted(self._disturbed(timed), key=self._known_s.__getitem__)
@@ -164,12 +164,12 @@ class _Rounds:
             frozenset(disturbed),
         )
 
-    def _disturbed(self, timed: Sequence[Source]) -> list[Source]:
+    def _disturbed(self, timed: Sequence[ProgramText]) -> list[ProgramText]:
         """Those that were far faster before than the leader, the first of `timed`, ever was."""
         known = self._known_s
         return [one for one in timed[1:] if _FAR * known[one] < known[timed[0]]]
 
-    def _is_quiet(self, winner: Source) -> bool:
+    def _is_quiet(self, winner: ProgramText) -> bool:
         """Return whether the winner's time is what it takes on an idle machine."""
         found = self._best[winner].measurement
         assert found is not None
@@ -177,7 +177,7 @@ class _Rounds:
         best_s = min(self._known_s.values())
         return is_steady and found.median_s <= (1 + _QUIET_SPREAD) * best_s
 
-    def _lead(self, winner: Source, other: Source) -> Lead:
+    def _lead(self, winner: ProgramText, other: ProgramText) -> Lead:
         """The lead in the turns that both were in: who is out has had fewer."""
         theirs = self._turns[other]
         return lead(self._turns[winner][: len(theirs)], theirs)
@@ -220,11 +220,11 @@ class Final:
         if len(rivals) == 1:
             self.records.decide(rivals[0])
             return None
-        by_source = {rival.source: rival for rival in rivals}
+        by_source = {rival.program: rival for rival in rivals}
         known_s = [rival.median_s or math.inf for rival in by_source.values()]
         ranking = contest(measurer, list(by_source), known_s, limit_s=limit_s)
         ranked = [
-            by_source[result.source] if result.source in ranking.disturbed else record(result)
+            by_source[result.program] if result.program in ranking.disturbed else record(result)
             for result in ranking.ranked
         ]
         for result in ranking.failed:

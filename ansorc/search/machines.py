@@ -12,7 +12,7 @@ from ansorc.search.measure import (
     MeasureOptions,
     Measurer,
     MeasureResult,
-    Source,
+    ProgramText,
     Stopwatch,
     Workers,
     nothing,
@@ -27,12 +27,12 @@ class TaskMeasurer(Protocol):
     """Measures programs of one task; `measure.Measurer` does in processes of this machine."""
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Measure `candidates`, doing `meanwhile` beside it; yield the results in this order."""
         ...
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         """Time a few good programs in turns on one machine, fastest first; failures last."""
         ...
 
@@ -50,7 +50,7 @@ class Planned(Protocol):
         ...
 
     @property
-    def source(self) -> Source:
+    def program(self) -> ProgramText:
         """The program."""
         ...
 

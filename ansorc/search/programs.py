@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -22,13 +21,11 @@ from ansorc.schedule import (
     lower,
     packings,
     replay,
-    steps_from_json,
-    steps_to_json,
 )
 from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.call_threads import known_threads
-from ansorc.search.measure import CachePolicy, Source
+from ansorc.search.measure import CachePolicy, ProgramText
 from ansorc.search.record import (
     Environment,
     Record,
@@ -127,13 +124,13 @@ def default_program(
 
 def program_key(task: Task, program: Program) -> str:
     """Return the key that a record of `program`, which is of `task`, has or would have."""
-    return Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program.steps))).key
+    return ProgramText.encode(program.steps, Names(task.dag)).key
 
 
 def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
     """Return the program of `record`, in the names of `task`, on so many threads (0: all)."""
     assert record.median_s is not None
-    steps = recorded_steps(task, record)
+    steps = record.program.decode(Names(task.dag))
     measured = MeasuredProgram(
         record.task_key, record.program_key, record.median_s, record.environment.cpu, record.seed,
         record.version,
@@ -144,14 +141,6 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"
     return replace(program, origin=f"{program.origin} ({words})")
-
-
-def recorded_steps(task: Task, record: Record) -> tuple[Step, ...]:
-    """Return the steps of `record`, also of a failed one, in the names of `task`.
-
-    Raise ScheduleError where they name what the task does not have.
-    """
-    return Names(task.dag).from_canonical(steps_from_json(json.loads(record.steps)))
 
 
 @dataclass(frozen=True)

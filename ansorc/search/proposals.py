@@ -181,9 +181,9 @@ class Proposals:
     def _unknown(self, proposed: Sequence[Candidate], known: AbstractSet[str]) -> list[Candidate]:
         batch: dict[str, Candidate] = {}
         for one in proposed:
-            if one.source.key not in known and one.source.key not in batch:
+            if one.program.key not in known and one.program.key not in batch:
                 self._pending.add(one.key)
-                batch[one.source.key] = one
+                batch[one.program.key] = one
         return list(batch.values())
 
     def update(self) -> CostModel:

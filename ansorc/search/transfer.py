@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import chain
 from math import log2
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import Names, Step, steps_from_json
-from ansorc.search.record import Environment, Record, Records
+from ansorc.schedule import Names, Step
+from ansorc.search.record import Environment, Records
 from ansorc.search.task import Task
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
@@ -34,7 +33,7 @@ def related_programs(
     for other, where in chain(own, others):
         limit = min(-(-count // 2), count - len(found))
         best = [
-            _program(r, names)
+            r.program.decode(names)
             for r in records.undefeated(other.key, where, limit)
             if not r.function
         ]
@@ -79,7 +78,3 @@ def _words(dag: ComputeDAG) -> tuple[str, list[int]]:
 
 def _distance(numbers: list[int], others: list[int]) -> float:
     return sum(abs(log2((a + 1) / (b + 1))) for a, b in zip(numbers, others, strict=True))
-
-
-def _program(record: Record, names: Names) -> tuple[Step, ...]:
-    return names.from_canonical(steps_from_json(json.loads(record.steps)))

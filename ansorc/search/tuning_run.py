@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
@@ -14,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ansorc.errors import MeasureError, ScheduleError
-from ansorc.schedule import Names, steps_from_json, steps_to_json
+from ansorc.schedule import Names
 from ansorc.schedule.names import Steps
 from ansorc.search.call_threads import choose_threads, known_threads
 from ansorc.search.candidate import Candidate
@@ -25,8 +24,8 @@ from ansorc.search.measure import (
     Failure,
     FailureKind,
     MeasureResult,
+    ProgramText,
     RunCost,
-    Source,
     Stopwatch,
     concurrently,
     nothing,
@@ -55,8 +54,8 @@ _ALL_FAILED = 64
 class Batch:
     """Programs to measure next, in this order."""
 
-    programs: tuple[Candidate | Source, ...] = ()
-    """Nothing is learned from a Source, such as the untuned default: it is of no sketch."""
+    programs: tuple[Candidate | ProgramText, ...] = ()
+    """Nothing is learned from a ProgramText, such as the untuned default: it is of no sketch."""
     known: int = 0
     """Trials of the task that had been recorded when they were chosen."""
 
@@ -64,9 +63,9 @@ class Batch:
         return len(self.programs)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[ProgramText, ...]:
         """What is measured of them."""
-        return tuple(one if isinstance(one, Source) else one.source for one in self.programs)
+        return tuple(one if isinstance(one, ProgramText) else one.program for one in self.programs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +74,8 @@ class PlannedProgram:
 
     run: TuningRun
     measurer: TaskMeasurer
-    source: Source
-    program: Candidate | Source
+    source: ProgramText
+    program: Candidate | ProgramText
     known: int
     """As of the `Batch` that it is of."""
 
@@ -220,7 +219,7 @@ class TuningRun:
                 is_local = is_last if is_local_search is None else is_local_search
                 proposed = self._proposals.propose(more, self._keys, is_local_search=is_local)
                 self.is_exhausted = not proposed
-            self._keys.update(one.source.key for one in proposed)
+            self._keys.update(one.program.key for one in proposed)
             self._proposed += len(first) + len(proposed)
             _LOG.info(
                 "%s: %d programs chosen after %d trials, %s", self._task.name,
@@ -270,7 +269,7 @@ class TuningRun:
         """Record what came of a program of this run, and learn from it; raise as `measure`."""
         self._take(planned.program, result, planned.known)
 
-    def _take(self, one: Candidate | Source, result: MeasureResult, known: int) -> None:
+    def _take(self, one: Candidate | ProgramText, result: MeasureResult, known: int) -> None:
         self._note(result, known)
         is_untimed = (failure := result.failure) and failure.kind is FailureKind.UNTIMED
         if isinstance(one, Candidate) and not is_untimed:
@@ -339,14 +338,14 @@ class TuningRun:
         )
 
     @cached_property
-    def _default(self) -> Source:
+    def _default(self) -> ProgramText:
         """The untuned default."""
         search = self._options.search
         redefine = search.redefine and search.space == "full"
         program = default_program(
             self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
         )
-        return Source.of_steps(steps_to_json(self._names.to_canonical(program.steps)))
+        return ProgramText.encode(program.steps, self._names)
 
     @cached_property
     def _final(self) -> Final:
@@ -371,9 +370,9 @@ class TuningRun:
                 proposals.learn(candidate, record.median_s)
         return proposals
 
-    def _first(self, most: int) -> list[Candidate | Source]:
+    def _first(self, most: int) -> list[Candidate | ProgramText]:
         """The untuned default, and what was fast for related tasks; `most` programs, or fewer."""
-        first: list[Candidate | Source] = []
+        first: list[Candidate | ProgramText] = []
         if self._options.search.starts_from_default and self._default.key not in self._keys:
             (encoded,) = self._proposals.encoded([self._steps(self._default.steps)])
             first.append(encoded or self._default)
@@ -391,7 +390,7 @@ class TuningRun:
     def _steps(self, recorded: str) -> Steps:
         """Recorded steps in the names of the definition; none if they name what it has not."""
         try:
-            return self._names.from_canonical(steps_from_json(json.loads(recorded)))
+            return ProgramText(recorded).decode(self._names)
         except ScheduleError:
             return ()
 

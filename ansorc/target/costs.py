@@ -47,11 +47,11 @@ class CoreCosts:
     22 to 25)."""
     piece: float = 20.0
     """Cycles more for each piece of memory, a page at most, that is fetched into the second cache:
-    nothing asks ahead for where it begins (chosen; docs/decisions/0091)."""
+    nothing asks ahead for where it begins (chosen; docs/decisions/0141)."""
     streams: float = 32.0
     """Pieces of memory, touched in turns, that the machine goes on asking ahead for (chosen)."""
     page_bytes: float = 4096.0
-    """Where asking ahead ends (stated; docs/decisions/0091 names where)."""
+    """Where asking ahead ends (stated; docs/decisions/0141 names the source)."""
     memory_bytes: float = 8.0
     """Bytes per cycle from memory, of all cores together (measured: 6 to 10)."""
     handed_bytes: float = 6.0

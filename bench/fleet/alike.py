@@ -22,7 +22,7 @@ from ansorc.search.measure import (
     MeasureOptions,
     Measurer,
     MeasureResult,
-    Source,
+    ProgramText,
     Stopwatch,
     Workers,
 )
@@ -132,7 +132,7 @@ class _NotingMeasurer(Measurer):
         super().__init__(*asked, workers)
         self._noted = noted
 
-    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult:
+    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
         self._noted.append(super().measure_built(candidate, built))
         return self._noted[-1]
 
@@ -155,14 +155,14 @@ def _in_turns(task: Task, one: Record, other: Record) -> float:
     """
     if one.program_key == other.program_key:
         return 1.0
-    found: dict[Source, float] = {}
+    found: dict[ProgramText, float] = {}
     for _ in range(_CONTESTS):
         options = MeasureOptions()
         with ThisMachine(options) as here:
             measurer = here.open(task, options, other.median_s or 0.0, Stopwatch())
-            for result in measurer.rank([one.source, other.source]):
+            for result in measurer.rank([one.program, other.program]):
                 assert result.measurement is not None, result.failure
                 seconds = result.measurement.median_s
-                found[result.source] = min(seconds, found.get(result.source, seconds))
+                found[result.program] = min(seconds, found.get(result.program, seconds))
             measurer.close()
-    return found[one.source] / found[other.source]
+    return found[one.program] / found[other.program]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ansorc.fleet.connection import ConnectionLost
 from ansorc.fleet.status import DeviceStatus
-from ansorc.search.measure import FailureKind, Measurement, Source
+from ansorc.search.measure import FailureKind, Measurement, ProgramText
 from ansorc.search.record import Record, Records
 from bench.fleet.fault_tuner import Note, TunerProcess, noted
 from bench.fleet.faulty import MadeUpTimes
@@ -105,7 +105,7 @@ def _records_of(path: Path) -> dict[str, Record]:
 def _is_true(record: Record) -> bool:
     if record.failure is FailureKind.UNKNOWN:
         return True
-    outcome, _ = MadeUpTimes(1.0).tried(Source(record.steps, record.function))
+    outcome, _ = MadeUpTimes(1.0).tried(ProgramText(record.steps, record.function))
     if isinstance(outcome, Measurement):
         return record.median_s == outcome.seconds[0]
     return record.failure is outcome.kind

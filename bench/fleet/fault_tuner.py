@@ -68,7 +68,7 @@ class NotingFleet(Fleet):
     def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
         """As `Fleet.stream`."""
         for planned, result in super().stream(self._chosen(programs)):
-            key = planned.source.key
+            key = planned.program.key
             self.note("come", key)
             yield planned, result
             self.note("recorded", key)
@@ -76,7 +76,7 @@ class NotingFleet(Fleet):
     def _chosen(self, programs: Iterator[AnyPlanned | None]) -> Iterator[AnyPlanned | None]:
         for planned in programs:
             if planned is not None:
-                self.note("chosen", planned.source.key)
+                self.note("chosen", planned.program.key)
             yield planned
 
 

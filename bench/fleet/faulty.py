@@ -23,9 +23,9 @@ from distributed.cli.dask_scheduler import main as scheduler_main
 from ansorc.fleet.announcement import Announcement
 from ansorc.fleet.device import FleetDevice, Sandbox
 from ansorc.fleet.engine import run_devices
-from ansorc.fleet.jobs import results_message, sources_of
+from ansorc.fleet.jobs import programs_of, results_message
 from ansorc.fleet.signing import FleetKey
-from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
+from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, ProgramText
 from ansorc.search.measure.messages import Message
 from ansorc.search.measure.result import Outcome
 from bench.fleet.simulated import SimulatedLabour, ranked
@@ -43,9 +43,9 @@ class MadeUpTimes:
 
     trial_s: float
 
-    def tried(self, source: Source) -> tuple[Outcome, float]:
-        """Return what comes of `source`, and the seconds that it takes a device."""
-        digest = hashlib.sha256(source.key.encode()).digest()
+    def tried(self, program: ProgramText) -> tuple[Outcome, float]:
+        """Return what comes of `program`, and the seconds that it takes a device."""
+        digest = hashlib.sha256(program.key.encode()).digest()
         seconds = self.trial_s * (0.5 + digest[0] / 255)
         if digest[1] < 16:
             return WRONG, seconds
@@ -105,18 +105,18 @@ class FaultyLabour:
             time.sleep(0.1)
         if self._faults.factor == 1 and not self._faults.is_wrong:
             return answer
-        return results_message(job, ranked(list(map(self._disturbed, sources_of(job)))))
+        return results_message(job, ranked(list(map(self._disturbed, programs_of(job)))))
 
     def close(self) -> None:
         """There is nothing to free."""
 
-    def _disturbed(self, source: Source) -> MeasureResult:
-        outcome, _ = self._times.tried(source)
+    def _disturbed(self, program: ProgramText) -> MeasureResult:
+        outcome, _ = self._times.tried(program)
         if self._faults.is_wrong:
             outcome = WRONG
         elif isinstance(outcome, Measurement):
             outcome = Measurement((outcome.seconds[0] * self._faults.factor,), True)
-        return MeasureResult(source, outcome)
+        return MeasureResult(program, outcome)
 
 
 class Paced:

@@ -31,8 +31,8 @@ from ansorc.search.measure import (
     Measurement,
     MeasureOptions,
     MeasureResult,
+    ProgramText,
     RunCost,
-    Source,
     Stopwatch,
     batch_begins,
     nothing,
@@ -75,23 +75,23 @@ class Landscape:
         """Of the models, of programs that they have not seen: standard deviation of logarithms."""
         self.trial_s = median(one.build_s + one.run_s for one in known)
 
-    def seconds(self, source: Source) -> float:
+    def seconds(self, program: ProgramText) -> float:
         """Return the time of a call of the program."""
-        if source.key not in self._known:
-            record = Record(self.task.key, source.key, source.steps, "", self.environment, 1.0)
+        if program.key not in self._known:
+            record = Record(self.task.key, program.key, program.steps, "", self.environment, 1.0)
             sample = self._sample(record)
             assert sample is not None, "programs without steps are not simulated"
             away = np.abs((self._features - self._row(sample)) / self._scale).sum(axis=1)
             fold, correction = self._corrections[int(away.argmin())]
-            self._known[source.key] = correction * self._expected(sample, fold)
-        return self._known[source.key]
+            self._known[program.key] = correction * self._expected(sample, fold)
+        return self._known[program.key]
 
-    def tried(self, source: Source) -> tuple[MeasureResult, float]:
+    def tried(self, program: ProgramText) -> tuple[MeasureResult, float]:
         """Return the result of a trial, and how long it takes a device."""
-        digest = hashlib.sha256(source.key.encode()).digest()
+        digest = hashlib.sha256(program.key.encode()).digest()
         took = self.trial_s * (0.5 + digest[16] / 255)
-        outcome = Measurement((self.seconds(source),), checked=True)
-        return MeasureResult(source, outcome, run=RunCost(repeats_s=took)), took
+        outcome = Measurement((self.seconds(program),), checked=True)
+        return MeasureResult(program, outcome, run=RunCost(repeats_s=took)), took
 
     def _row(self, sample: Sample) -> Float64Array:
         """The features of all statements; of those that a program lacks zeros."""
@@ -120,18 +120,18 @@ class SimulatedMeasurer:
         self._landscape, self._batch = landscape, batch
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Yield what comes of `candidates`, in this order."""
         begins = batch_begins(len(candidates), self._batch)
-        for number, source in enumerate(candidates):
+        for number, program in enumerate(candidates):
             if number == begins[-1]:
                 meanwhile()
-            yield self._landscape.tried(source)[0]
+            yield self._landscape.tried(program)[0]
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         """Return the results, the fastest first."""
-        return ranked([self._landscape.tried(source)[0] for source in candidates])
+        return ranked([self._landscape.tried(program)[0] for program in candidates])
 
     def close(self) -> None:
         """There is nothing to free."""
@@ -172,7 +172,7 @@ class SimulatedMachines:
                 if planned is None:  # it is being chosen: the clock stands
                     time.sleep(1e-3)
                     continue
-                result, took = self._landscape.tried(planned.source)
+                result, took = self._landscape.tried(planned.program)
                 count += 1
                 heapq.heappush(under_way, (now + took, count, planned, result))
             if under_way:

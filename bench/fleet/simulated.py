@@ -19,9 +19,9 @@ from typing import Protocol
 from ansorc.fleet.announcement import Announcement
 from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.engine import run_devices
-from ansorc.fleet.jobs import results_message, sources_of
+from ansorc.fleet.jobs import programs_of, results_message
 from ansorc.fleet.signing import FleetKey
-from ansorc.search.measure import Failure, Measurement, MeasureResult, RunCost, Source
+from ansorc.search.measure import Failure, Measurement, MeasureResult, ProgramText, RunCost
 from ansorc.search.measure.messages import Message
 from ansorc.search.measure.result import Outcome
 from ansorc.search.record import Record, Records
@@ -38,11 +38,11 @@ class RecordedTimes:
         self._known = {one.program_key: one for one in known}
         self._any = [one for one in known if one.build_s + one.run_s > 0]
 
-    def of(self, source: Source) -> Record:
-        """Return the record of `source`, or that of another program."""
-        if (found := self._known.get(source.key)) is not None:
+    def of(self, program: ProgramText) -> Record:
+        """Return the record of `program`, or that of another program."""
+        if (found := self._known.get(program.key)) is not None:
             return found
-        digest = hashlib.sha256(source.key.encode()).digest()
+        digest = hashlib.sha256(program.key.encode()).digest()
         return self._any[int.from_bytes(digest[:8], "big") % len(self._any)]
 
     def trial_s(self, record: Record) -> float:
@@ -54,9 +54,9 @@ class RecordedTimes:
         """Seconds that a trial takes on average."""
         return sum(map(self.trial_s, self._any)) / len(self._any)
 
-    def tried(self, source: Source) -> tuple[Outcome, float]:
-        """Return what comes of `source`, and the seconds that it takes a device."""
-        record = self.of(source)
+    def tried(self, program: ProgramText) -> tuple[Outcome, float]:
+        """Return what comes of `program`, and the seconds that it takes a device."""
+        record = self.of(program)
         outcome = (
             Failure.of(record.failure, record.message)
             if record.failure is not None
@@ -68,8 +68,8 @@ class RecordedTimes:
 class Times(Protocol):
     """What programs come to on a simulated device."""
 
-    def tried(self, source: Source) -> tuple[Outcome, float]:
-        """Return what comes of `source`, and the seconds that it takes a device."""
+    def tried(self, program: ProgramText) -> tuple[Outcome, float]:
+        """Return what comes of `program`, and the seconds that it takes a device."""
         ...
 
 
@@ -82,10 +82,10 @@ class SimulatedLabour:
     def do(self, job: Message) -> Message:
         """Sleep for the time of each program, and answer what comes of it."""
         results: list[MeasureResult] = []
-        for source in sources_of(job):
-            outcome, seconds = self._times.tried(source)
+        for program in programs_of(job):
+            outcome, seconds = self._times.tried(program)
             time.sleep(seconds)
-            results.append(MeasureResult(source, outcome, run=RunCost(repeats_s=seconds)))
+            results.append(MeasureResult(program, outcome, run=RunCost(repeats_s=seconds)))
         return results_message(job, ranked(results) if job.text("kind") == "rank" else results)
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ def _tuned(task: Task, runs: Mapping[tuple[str, int], TuneOptions], peak: float)
 
 
 def _runs(task: Task, found: Found, runs: Mapping[tuple[str, int], TuneOptions]) -> tuple[Run, ...]:
-    programs = {key: result.best.source for key, result in found.items() if result.best}
+    programs = {key: result.best.program for key, result in found.items() if result.best}
     finals = timed_in_turns(task, programs.values(), next(iter(runs.values())))
     made: list[Run] = []
     for (variant, seed), result in found.items():

@@ -120,7 +120,7 @@ def _ratio(before: TuneResult, later: TuneResult, options: TuneOptions) -> float
     """The speed of one result's program by that of the other's, timed in turns."""
     assert before.best is not None
     assert later.best is not None
-    own, other = before.best.source, later.best.source
+    own, other = before.best.program, later.best.program
     times = timed_in_turns(before.task, (own, other), options)
     return times[other] / times[own]
 

@@ -82,7 +82,7 @@ def _timed(
     known = [record.median_s for record in programs if record.median_s is not None]
     new.add_task(task)
     with Measurer(task, options, min(known, default=0.0)) as measurer:
-        for result in measurer.measure([programs[place].source for place in order]):
+        for result in measurer.measure([programs[place].program for place in order]):
             new.add(Record.of_result(task.key, result, environment, seed=options.seed))
             tick()
 

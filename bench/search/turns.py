@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansorc.search.measure import Measurer, Source
+from ansorc.search.measure import Measurer, ProgramText
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions
 
@@ -13,8 +13,8 @@ _ATTEMPTS = 3
 
 
 def timed_in_turns(
-    task: Task, programs: Iterable[Source], options: TuneOptions
-) -> dict[Source, float]:
+    task: Task, programs: Iterable[ProgramText], options: TuneOptions
+) -> dict[ProgramText, float]:
     """Return the median seconds of `programs`, timed in turns in one process.
 
     Exit with the failures if not all of them can be timed.
@@ -24,7 +24,7 @@ def timed_in_turns(
     for _ in range(_ATTEMPTS):
         with Measurer(task, options.for_workers()) as measurer:
             results = measurer.rank(wanted)
-        times = {r.source: r.measurement.median_s for r in results if r.measurement}
+        times = {r.program: r.measurement.median_s for r in results if r.measurement}
         if len(times) == len(wanted):
             return times
         failures += [f"{r.failure.kind.value}, {r.failure.message}" for r in results if r.failure]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from ansorc.schedule import Names, Step, steps_to_json
+from ansorc.schedule import Names, Step
 from ansorc.schedule.steps import Parallelize, Split, Vectorize
-from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
+from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, ProgramText
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from tests.search.small_tasks import CRASHING, WRONG, product
 from tests.support.command_line import CommandLine
 
 
-def source_of(*steps: Step) -> Source:
-    return Source.of_steps(steps_to_json(Names(product().dag).to_canonical(steps)))
+def source_of(*steps: Step) -> ProgramText:
+    return ProgramText.encode(steps, Names(product().dag))
 
 
 FAST = source_of(Split("C", "j", (16,)), Vectorize("C", "j.1"))
@@ -69,7 +69,7 @@ def test_a_refused_program_says_why(cli: CommandLine, task: Task) -> None:
     ("source", "kind"), [(WRONG, "wrong result"), (CRASHING, "crash")], ids=["wrong", "crash"]
 )
 def test_a_program_that_does_harm_is_run_in_a_process_of_its_own(
-    source: Source, kind: str, cli: CommandLine, task: Task
+    source: ProgramText, kind: str, cli: CommandLine, task: Task
 ) -> None:
     ended = cli.run("show", "--record", source.key)
     assert ended.code == 0, ended

@@ -1,4 +1,4 @@
-"""The pages: what they name exists, their links lead somewhere, decisions have their four parts."""
+"""The pages: what they name exists, their links lead somewhere, decisions have all their parts."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ MAPS = [
 MADE = {ROOT / "docs/reference" / f"{name}.md" for name in ("cli", "operators", "runtime", "steps")}
 """Pages of the site that its hook makes (docs/site/made_pages.py)."""
 """Pages that are kept true: what they name exists. Decisions are history; only their links are."""
+STATUSES = ("Status: accepted", "Status: superseded by", "Status: rejected")
 PARTS = ["## Context", "## Decision", "## Evidence", "## Consequence"]
 MAX_DECISION_LINES, MAX_ARCHITECTURE_LINES = 80, 150
 
@@ -89,20 +90,24 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=relative)
-def test_a_decision_has_its_four_parts(page: Path) -> None:
+def test_a_decision_has_its_status_and_four_parts(page: Path) -> None:
     lines = page.read_text().splitlines()
     assert lines[0].startswith(f"# {page.name[:4]}. ")
+    assert lines[2].startswith(STATUSES), f"{relative(page)} has no status: {lines[2]}"
     assert [line for line in lines if line.startswith("## ")] == PARTS
     assert len(lines) <= MAX_DECISION_LINES
     sections = re.split(r"^## .*$", page.read_text(), flags=re.MULTILINE)[1:]
     assert all(section.strip() for section in sections)
 
 
-def test_decisions_have_numbers_of_their_own_and_a_line_in_the_index() -> None:
+def test_decisions_have_numbers_of_their_own_and_their_titles_in_the_index() -> None:
     numbers = [page.name[:4] for page in DECISIONS]
     assert len(set(numbers)) == len(numbers)
     listed = [link for link in _LINK.findall(INDEX.read_text()) if link[:4].isdigit()]
     assert sorted(listed) == [page.name for page in DECISIONS]
+    for page in DECISIONS:
+        title = page.read_text().partition("\n")[0].removeprefix(f"# {page.name[:4]}. ")
+        assert f"* [{page.name[:4]}]({page.name}) {title}" in INDEX.read_text()
 
 
 def test_the_architecture_is_a_map() -> None:

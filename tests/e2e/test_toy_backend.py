@@ -21,7 +21,7 @@ from ansorc.ir.printer import to_text
 from ansorc.lang import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay
-from ansorc.search.measure import MeasureOptions, Measurer, RunOptions, Source
+from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.programs import default_program, recorded_program, require_this_machine
 from ansorc.search.tune import tune_task
@@ -103,7 +103,7 @@ def test_what_a_worker_runs_is_its_code() -> None:
         task = ac.Task(product(), target)
         text = to_text(lower(replay(task.dag, ()), "returns_77"))
         with Measurer(task, MeasureOptions(run=run, builders=1)) as measurer:
-            (found,) = measurer.measure([Source.of_function(text)])
+            (found,) = measurer.measure([ProgramText.of_function(text)])
         assert (found.failure.message if found.failure else "") == words
 
 

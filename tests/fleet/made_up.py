@@ -14,8 +14,8 @@ from ansorc.search.measure import (
     MeasureOptions,
     Measurer,
     MeasureResult,
+    ProgramText,
     RunOptions,
-    Source,
     Stopwatch,
     nothing,
 )
@@ -26,15 +26,15 @@ from ansorc.search.task import Task
 MEASURING = MeasureOptions(RunOptions(threads=1), batch=7)
 
 
-def result_of(source: Source) -> MeasureResult:
-    """What `source` comes to: a time, or now and then a failure."""
-    number = int.from_bytes(hashlib.sha256(source.key.encode()).digest()[:4], "big")
+def result_of(program: ProgramText) -> MeasureResult:
+    """What `program` comes to: a time, or now and then a failure."""
+    number = int.from_bytes(hashlib.sha256(program.key.encode()).digest()[:4], "big")
     if number % 13 == 0:
-        return MeasureResult(source, Failure.of(FailureKind.WRONG_RESULT, "the numbers differ"))
-    return MeasureResult(source, Measurement((1e-6 * (1 + number / 2**32),), checked=True))
+        return MeasureResult(program, Failure.of(FailureKind.WRONG_RESULT, "the numbers differ"))
+    return MeasureResult(program, Measurement((1e-6 * (1 + number / 2**32),), checked=True))
 
 
-def ranking(candidates: Sequence[Source]) -> list[MeasureResult]:
+def ranking(candidates: Sequence[ProgramText]) -> list[MeasureResult]:
     results = map(result_of, candidates)
     return sorted(results, key=lambda one: one.measurement.median_s if one.measurement else 1.0)
 
@@ -43,15 +43,15 @@ class MadeUpMeasurer(Measurer):
     """Decides when programs are measured and chosen as ever, but builds and runs nothing."""
 
     def _build(
-        self, batch: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, batch: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
         meanwhile()
         return [Message({})] * len(batch)
 
-    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult:
+    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
         return result_of(candidate)
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         return ranking(candidates)
 
 

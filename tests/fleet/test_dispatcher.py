@@ -12,10 +12,10 @@ from ansorc.errors import MeasureError
 from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, Presence
 from ansorc.fleet.connection import ConnectionLost, FleetOptions
 from ansorc.fleet.dispatcher import Dispatcher
-from ansorc.fleet.jobs import ANSWER, JOB, decode, fault_message, results_message, sources_of
+from ansorc.fleet.jobs import ANSWER, JOB, decode, fault_message, programs_of, results_message
 from ansorc.fleet.members import Members
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
-from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, Source
+from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, ProgramText
 from ansorc.search.measure.messages import Message
 
 KEY = FleetKey(b"k" * KEY_BYTES)
@@ -31,8 +31,8 @@ class Program:
     limit_s: float = 5.0
 
     @property
-    def sources(self) -> tuple[Source, ...]:
-        return (Source("[]", str(self.number)),)
+    def programs(self) -> tuple[ProgramText, ...]:
+        return (ProgramText("[]", str(self.number)),)
 
     def message(self, job: str, kind: str) -> Message:
         return Message({"job": job, "kind": kind, "programs": [["[]", str(self.number)]]})
@@ -103,9 +103,9 @@ def answer(what: str, signed: bytes) -> bytes:
         return signed
     if what == "fault":
         return KEY.sign(ANSWER, fault_message(job.text("job"), "no space left").encode())
-    (source,) = sources_of(job)
+    (program,) = programs_of(job)
     outcome = WRONG if what == "wrong" else Measurement((1.0,), checked=True)
-    result = results_message(job, [MeasureResult(source, outcome)])
+    result = results_message(job, [MeasureResult(program, outcome)])
     return KEY.sign(ANSWER, result.encode())
 
 
@@ -116,7 +116,7 @@ def tuned(cluster: Cluster, count: int) -> list[tuple[int, MeasureResult]]:
 
 def require_each_once(found: list[tuple[int, MeasureResult]], count: int) -> None:
     assert sorted(number for number, _ in found) == list(range(count))
-    assert all(result.source.function == str(number) for number, result in found)
+    assert all(result.program.function == str(number) for number, result in found)
 
 
 def test_a_device_has_two_jobs_at_most_and_each_program_comes_once() -> None:

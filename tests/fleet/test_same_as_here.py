@@ -16,7 +16,7 @@ from ansorc.fleet.announcement import Announcement, Presence
 from ansorc.fleet.connection import FleetOptions
 from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.fleet import Fleet
-from ansorc.fleet.jobs import results_message, sources_of
+from ansorc.fleet.jobs import programs_of, results_message
 from ansorc.fleet.signing import FleetKey
 from ansorc.search.measure.messages import Message
 from ansorc.search.options import SearchOptions
@@ -32,9 +32,10 @@ TRIALS = 48
 
 class MadeUpLabour:
     def do(self, job: Message) -> Message:
-        sources = sources_of(job)
+        programs = programs_of(job)
         is_rank = job.text("kind") == "rank"
-        return results_message(job, ranking(sources) if is_rank else list(map(result_of, sources)))
+        results = ranking(programs) if is_rank else list(map(result_of, programs))
+        return results_message(job, results)
 
     def close(self) -> None:
         """Nothing is held."""

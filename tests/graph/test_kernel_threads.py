@@ -21,9 +21,9 @@ from ansorc.graph.kernel_threads import (
 )
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, planned_network
-from ansorc.schedule import Names, steps_to_json
+from ansorc.schedule import Names
 from ansorc.search.call_threads import thread_counts
-from ansorc.search.measure import Source
+from ansorc.search.measure import ProgramText
 from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
 from ansorc.search.record import KernelThreads, Record, Records, current_environment
 from ansorc.target import Target
@@ -146,8 +146,7 @@ def test_a_real_network_is_right_with_whatever_was_chosen() -> None:
 
 
 def record_of(key: str, task: ac.Task, program: Program) -> Record:
-    steps = steps_to_json(Names(task.dag).to_canonical(program.steps))
-    source = Source.of_steps(steps)
+    source = ProgramText.encode(program.steps, Names(task.dag))
     return Record(key, source.key, source.steps, "", current_environment(), 1e-6, checked=True)
 
 

@@ -14,8 +14,8 @@ from ansorc.search.measure import (
     MeasureOptions,
     Measurer,
     MeasureResult,
+    ProgramText,
     RunOptions,
-    Source,
     nothing,
 )
 from ansorc.search.tune_options import TuneOptions
@@ -47,10 +47,12 @@ def options(directory: Path, trials: int = 6, seed: int = 0) -> TuneOptions:
     return TuneOptions(trials, directory / "tune.db", seed, threads=1, measuring=MEASURING)
 
 
-def loop_program(body: str) -> Source:
+def loop_program(body: str) -> ProgramText:
     """A program of the task, given as the text of its loops."""
     shape = f"float32[{EXTENT}, {EXTENT}]"
-    return Source.of_function(f"kernel product(A: {shape}, B: {shape}, C: {shape}):\n    {body}\n")
+    return ProgramText.of_function(
+        f"kernel product(A: {shape}, B: {shape}, C: {shape}):\n    {body}\n"
+    )
 
 
 WRONG = loop_program(f"""for i in 0..{EXTENT}:
@@ -71,7 +73,7 @@ class Inventing(Measurer):
         self.task = task
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         meanwhile()
         for source in candidates:

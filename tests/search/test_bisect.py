@@ -10,7 +10,7 @@ import ansorc as ac
 from ansorc.ir.stmt import Function, Seq
 from ansorc.schedule import packings
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
-from ansorc.search.measure import Failure, FailureKind, Measurer, MeasureResult, Source
+from ansorc.search.measure import Failure, FailureKind, Measurer, MeasureResult, ProgramText
 from ansorc.search.programs import default_program
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -115,7 +115,7 @@ def test_wrong_code_of_right_loops_is_found(
     ops: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def wrong(_: Measurer, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def wrong(_: Measurer, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         failure = Failure.of(FailureKind.WRONG_RESULT, "candidate rejected: element [0] is 1")
         return [MeasureResult(candidates[0], failure)]
 

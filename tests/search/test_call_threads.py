@@ -21,7 +21,7 @@ from ansorc.codegen.call.library import load_kernel
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.search.call_threads import ThreadMeasurer, choose_threads, fastest_count
-from ansorc.search.measure import Measurer, Source
+from ansorc.search.measure import Measurer, ProgramText
 from ansorc.search.programs import ProgramChoice, chosen_program
 from ansorc.search.record import Records
 from ansorc.target import Target
@@ -56,7 +56,7 @@ class Made:
     def __init__(self, seconds: Sequence[float]) -> None:
         self.seconds, self.asked = list(seconds), list[tuple[int, ...]]()
 
-    def time_threads(self, program: Source, counts: Sequence[int]) -> list[float]:
+    def time_threads(self, program: ProgramText, counts: Sequence[int]) -> list[float]:
         assert program.steps
         self.asked.append(tuple(counts))
         return self.seconds[: len(counts)]
@@ -73,7 +73,7 @@ def test_the_choice_is_measured_once_kept_and_built(
 ) -> None:
     asked: list[tuple[int, ...]] = []
 
-    def time_threads(_: Measurer, program: Source, counts: Sequence[int]) -> list[float]:
+    def time_threads(_: Measurer, program: ProgramText, counts: Sequence[int]) -> list[float]:
         assert program.steps
         asked.append(tuple(counts))
         return [1.0, *(0.5 for _ in counts[1:])]

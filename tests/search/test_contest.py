@@ -17,11 +17,11 @@ from ansorc.search.measure import (
     Measurement,
     Measurer,
     MeasureResult,
-    Source,
+    ProgramText,
 )
 
 TURNS = 31
-PROGRAMS = [Source.of_steps([number]) for number in range(4)]
+PROGRAMS = [ProgramText.of_json([number]) for number in range(4)]
 
 
 class Machine:
@@ -31,27 +31,27 @@ class Machine:
         self._seconds = dict(zip(PROGRAMS, seconds, strict=False))
         self._rng = np.random.default_rng(seed)
         self._drift, self._noise = drift, noise
-        self.entered: list[list[Source]] = []
-        self.wrong: set[Source] = set()
-        self.disturbed: frozenset[Source] = frozenset()
+        self.entered: list[list[ProgramText]] = []
+        self.wrong: set[ProgramText] = set()
+        self.disturbed: frozenset[ProgramText] = frozenset()
         self.now = 0.0
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         self.entered.append(list(candidates))
         self.now += 0.5
         speed = 1 + self._drift * self._rng.uniform(0, 1, TURNS)
         return [self._result(candidate, speed) for candidate in candidates]
 
-    def hold(self, *known_s: float) -> tuple[list[Source], float]:
+    def hold(self, *known_s: float) -> tuple[list[ProgramText], float]:
         candidates = list(self._seconds)
         known = known_s if len(known_s) > 1 else (known_s or (1.0,)) * len(candidates)
         found = contest(cast("Measurer", self), candidates, known, lambda: self.now)
         self.disturbed = found.disturbed
-        assert {result.source for result in found.failed} == self.wrong
+        assert {result.program for result in found.failed} == self.wrong
         assert abs(found.margin) <= 1.0
-        return [result.source for result in found.ranked], found.margin
+        return [result.program for result in found.ranked], found.margin
 
-    def _result(self, candidate: Source, speed: np.ndarray) -> MeasureResult:
+    def _result(self, candidate: ProgramText, speed: np.ndarray) -> MeasureResult:
         if candidate in self.wrong:
             return MeasureResult(candidate, Failure.of(FailureKind.WRONG_RESULT, "element 3"))
         noise = 1 + self._noise * self._rng.standard_normal(TURNS)

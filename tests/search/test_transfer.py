@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 
 import ansorc as ac
 from ansorc.ir.verify import verify
-from ansorc.schedule import Names, Step, lower, replay, steps_from_json, steps_to_json
+from ansorc.schedule import Names, Step, lower, replay
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.measure import Source
+from ansorc.search.measure import ProgramText
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Environment, Record, Records, current_environment
 from ansorc.search.space import adapted, design_space, encode, steps, tiles
@@ -45,7 +44,7 @@ def programs(task: ac.Task, count: int, seed: int = 0) -> list[Steps]:
 def record(
     records: Records, task: ac.Task, program: Steps, seconds: float, where: Environment = HERE
 ) -> None:
-    candidate = Source.of_steps(steps_to_json(Names(task.dag).to_canonical(program)))
+    candidate = ProgramText.encode(program, Names(task.dag))
     records.add_task(task)
     records.add(
         Record(
@@ -167,8 +166,7 @@ def test_a_run_begins_with_what_was_fast_for_other_extents(tmp_path: Path) -> No
     tune_task(new, replace(options(tmp_path, 5), search=search))
     with Records.open(tmp_path / "tune.db") as records:
         measured = [
-            Names(new.dag).from_canonical(steps_from_json(json.loads(r.steps)))
-            for r in records.all(new.key, current_environment(1))
+            r.program.decode(Names(new.dag)) for r in records.all(new.key, current_environment(1))
         ]
     sketch = design_space(new.dag, new.target, search).sketches[0]
     expected = [adapted(sketch, program, search) for program in fast[:2]]  # half of them from one

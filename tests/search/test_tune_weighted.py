@@ -18,7 +18,7 @@ from ansorc.search.measure import (
     FailureKind,
     Measurement,
     MeasureResult,
-    Source,
+    ProgramText,
     nothing,
 )
 from ansorc.search.options import LIMITED_SPACE, Scheduling, SearchOptions
@@ -46,16 +46,16 @@ class Scaled(Inventing):
     """Times of the size of the task: what is larger takes longer. Nothing competes."""
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         for result in super().measure(candidates, meanwhile):
             if (found := result.measurement) is None:
                 yield result
                 continue
             seconds = self.task.dag.flops * 1e-9 * (1 + found.median_s)
-            yield MeasureResult(result.source, Measurement((seconds,) * 3, checked=True))
+            yield MeasureResult(result.program, Measurement((seconds,) * 3, checked=True))
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         return list(self.measure(candidates))
 
 
@@ -63,12 +63,12 @@ class HalfBroken(Scaled):
     """No program of the smallest task works."""
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         for result in super().measure(candidates, meanwhile):
             broken = Failure.of(FailureKind.COMPILE, "no such instruction")
             is_broken = self.task.name == "product 16"
-            yield MeasureResult(result.source, broken) if is_broken else result
+            yield MeasureResult(result.program, broken) if is_broken else result
 
 
 @pytest.fixture(autouse=True)
@@ -227,7 +227,7 @@ def test_an_error_of_one_task_is_a_note_and_of_all_an_error(
 ) -> None:
     class Refusing(Scaled):
         def measure(
-            self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+            self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
         ) -> Iterator[MeasureResult]:
             if self.task.name != "product 64":
                 raise MeasureError("no room for its inputs")
@@ -250,13 +250,13 @@ def test_of_a_limited_time_every_task_has_some_and_a_contest(
         """A program takes a second, and in a contest as long."""
 
         def measure(
-            self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+            self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
         ) -> Iterator[MeasureResult]:
             for result in super().measure(candidates, meanwhile):
                 clock[0] += 1.0
                 yield result
 
-        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
             order.append(self.task.name)
             clock[0] += len(candidates)
             return list(super().measure(candidates))

@@ -15,7 +15,7 @@ import pytest
 import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.lang.scalar_type import Scalar
-from ansorc.schedule import Names, steps_to_json
+from ansorc.schedule import Names
 from ansorc.search import contest, machines, tuning_run
 from ansorc.search.candidate import Candidate
 from ansorc.search.measure import (
@@ -23,7 +23,7 @@ from ansorc.search.measure import (
     Measurement,
     Measurer,
     MeasureResult,
-    Source,
+    ProgramText,
     nothing,
 )
 from ansorc.search.options import ABLATIONS, SearchOptions
@@ -48,7 +48,7 @@ def test_tune_then_resume(tmp_path: Path) -> None:
     assert first.best is not None
     assert first.best.checked
     assert first.default is not None
-    assert first.default.source == default_candidate()
+    assert first.default.program == default_candidate()
     assert first.curve[0][0] == 1
     assert [time for _, time in first.curve] == sorted((t for _, t in first.curve), reverse=True)
     before = recorded(tmp_path / "tune.db")
@@ -75,27 +75,26 @@ def test_the_search_shares_the_work_among_the_threads_of_the_kernels(tmp_path: P
     found = tune_task(eight, options(tmp_path, 1))
     assert found.default is not None
     assert found.default.task_key == eight.key
-    assert found.default.source == default_candidate(eight.with_threads(1))
-    assert found.default.source != default_candidate(eight)
+    assert found.default.program == default_candidate(eight.with_threads(1))
+    assert found.default.program != default_candidate(eight)
 
 
-def default_candidate(task: ac.Task | None = None) -> Source:
+def default_candidate(task: ac.Task | None = None) -> ProgramText:
     chosen = task or product().with_threads(1)
-    found = Names(chosen.dag).to_canonical(default_program(chosen).steps)
-    return Source.of_steps(steps_to_json(found))
+    return ProgramText.encode(default_program(chosen).steps, Names(chosen.dag))
 
 
 def test_the_best_is_the_winner_of_a_contest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contests: list[list[Source]] = []
+    contests: list[list[ProgramText]] = []
 
     class Referee(Measurer):
-        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
             contests.append(list(candidates))
             first = contests[0]
             return [
-                timed(result, 1e-3 * (len(first) - first.index(result.source)))
+                timed(result, 1e-3 * (len(first) - first.index(result.program)))
                 for result in super().rank(candidates)
             ]
 
@@ -104,7 +103,7 @@ def test_the_best_is_the_winner_of_a_contest(
     assert 2 <= len(contests[0]) <= 5
     assert default_candidate() in contests[0]
     assert result.best is not None
-    assert result.best.source == contests[0][-1]
+    assert result.best.program == contests[0][-1]
     assert result.best.median_s == 1e-3, "though all were faster before"
     held = len(contests)
     again = tune_task(product(), options(tmp_path))
@@ -125,7 +124,7 @@ def test_the_least_disturbed_of_the_contests_counts(
     seconds = iter([(3.0, 3.0, 9.0), *steady, (1.0, 5.0, 9.0)])
 
     class Disturbed(Measurer):
-        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
             return [MeasureResult(candidates[0], Measurement(next(seconds), checked=True))]
 
     monkeypatch.setattr(machines, "Measurer", Disturbed)
@@ -134,14 +133,14 @@ def test_the_least_disturbed_of_the_contests_counts(
     assert result.best is not None
     assert result.best.median_s == 2.0
     assert result.ranking is not None
-    assert [one.source for one in result.ranking.ranked] == [result.best.source]
+    assert [one.program for one in result.ranking.ranked] == [result.best.program]
 
 
 def test_an_interrupted_contest_is_held_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(Measurer):
-        def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -162,10 +161,10 @@ def test_an_interrupted_contest_is_held_by_the_next_run(
 class Saboteur(Measurer):
     """Measures `harm` in the places of the third and later candidates."""
 
-    harm: tuple[Source, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
+    harm: tuple[ProgramText, ...] = (CRASHING, ENDLESS, GREEDY, WRONG)
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         mixed = [*candidates[:2], *self.harm, *candidates[2 + len(self.harm) :]]
         return super().measure(mixed[: len(candidates)], meanwhile)
@@ -201,12 +200,12 @@ class Hopeless(Measurer):
     """Measures nothing but wrong programs, each of them wrong in another way."""
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         for place, candidate in enumerate(candidates):
             text = WRONG.function.replace("= 0.0", f"= {place}.5")
-            (result,) = super().measure([Source.of_function(text)])
-            yield replace(result, source=candidate)
+            (result,) = super().measure([ProgramText.of_function(text)])
+            yield replace(result, program=candidate)
 
 
 def test_a_task_whose_programs_all_fail_ends_with_the_first_error(
@@ -230,7 +229,7 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
 ) -> None:
     class Tired(Measurer):
         def measure(
-            self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+            self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
         ) -> Iterator[MeasureResult]:
             yield from super().measure(candidates[:3])
             raise MeasureError("32 candidates in a row failed alike")
@@ -284,7 +283,7 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
         known: set[str] = set()
         for _ in range(2):
             batch = search.propose(20, known)
-            batches.append([program.source.key for program in batch])
+            batches.append([program.program.key for program in batch])
             known.update(batches[-1])
             for place, program in enumerate(batch):
                 search.learn(program, None if place % 7 == 3 else 1e-3 * (1 + place % 5))
@@ -298,7 +297,7 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
 
 def invented_seconds(program: Candidate) -> float | None:
     """A time that is the same whenever the program is asked about; some programs fail."""
-    number = zlib.crc32(program.source.key.encode())
+    number = zlib.crc32(program.program.key.encode())
     return None if number % 7 == 3 else 1e-3 * (1 + number % 100)
 
 
@@ -315,17 +314,17 @@ def test_a_search_that_starts_again_from_its_records_goes_on_alike(
         encoded = restarted.encoded([program.steps for program in known.values()])
         for program, again in zip(known.values(), encoded, strict=True):
             assert again is not None
-            assert (again.key, again.source) == (program.key, program.source)
+            assert (again.key, again.program) == (program.key, program.program)
             np.testing.assert_array_equal(again.features, program.features)
             restarted.learn(again, invented_seconds(again))
         is_local_search = round_number == 3
         batch = search.propose(12, known.keys(), is_local_search=is_local_search)
         other = restarted.propose(12, known.keys(), is_local_search=is_local_search)
-        assert [one.source.key for one in batch] == [one.source.key for one in other]
+        assert [one.program.key for one in batch] == [one.program.key for one in other]
         assert len(batch) == 12
         for program in batch:
             search.learn(program, invented_seconds(program))
-        known |= {program.source.key: program for program in batch}
+        known |= {program.program.key: program for program in batch}
     assert len(known) == 48
 
 

@@ -11,9 +11,9 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.model import OnnxGraph
-from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
-from ansorc.graph.tensor_type import TensorType
+from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence
 from ansorc.ir.aligned import Array
 
 _SCAN_WITHOUT_BATCHES = 9
@@ -55,10 +55,10 @@ def _choose(call: NodeCall, test: str, a: OnnxItem, b: OnnxItem) -> OnnxItem:
     return _choose_tensor(call, test, a, b)
 
 
-def _choose_tensor(call: NodeCall, test: str, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+def _choose_tensor(call: NodeCall, test: str, a: Value, b: Value) -> Value:
     if isinstance(a, str) and a == b:
         return a
-    first, second = (_type(call, value) for value in (a, b))
+    first, second = (call.type_of_value(value) for value in (a, b))
     if first != second:
         call.refuse(
             f"its condition depends on the network's input, and its branches make {first} and "
@@ -70,10 +70,6 @@ def _choose_tensor(call: NodeCall, test: str, a: OnnxValue, b: OnnxValue) -> Onn
         return a
     names = [value if isinstance(value, str) else call.constant(value) for value in (a, b)]
     return call.add("where", [test, *names])
-
-
-def _type(call: NodeCall, value: OnnxValue) -> TensorType:
-    return call.builder.type(value) if isinstance(value, str) else TensorType.of_array(value)
 
 
 def _loop(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
@@ -114,11 +110,11 @@ def _turn(
     return results[0], results[1 : 1 + len(carried)], results[1 + len(carried) :]
 
 
-def _empty_column(call: NodeCall, made: OnnxItem) -> OnnxValue:
+def _empty_column(call: NodeCall, made: OnnxItem) -> Value:
     """Return the collected result of a loop that never runs, from what a run would have made."""
     if isinstance(made, OnnxSequence):
         call.refuse("each of its runs makes a sequence; it may carry one, but not collect them")
-    kind = _type(call, made)
+    kind = call.type_of_value(made)
     return np.zeros((0, *kind.shape), kind.dtype.numpy)
 
 
@@ -210,7 +206,7 @@ def _each(call: NodeCall, name: str, count: int) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _slice(call: NodeCall, position: int, axis: int, step: int) -> OnnxValue:
+def _slice(call: NodeCall, position: int, axis: int, step: int) -> Value:
     known = call.value(position)
     if known is not None:
         return np.take(known, step, axis)
@@ -223,9 +219,9 @@ def _slice(call: NodeCall, position: int, axis: int, step: int) -> OnnxValue:
 
 def _columns(
     call: NodeCall, rows: Sequence[Sequence[OnnxItem]], axes: Sequence[int], back: Sequence[int]
-) -> list[OnnxValue]:
+) -> list[Value]:
     """Return what the runs made, joined along a new axis for each output."""
-    joined: list[OnnxValue] = []
+    joined: list[Value] = []
     for position, column in enumerate(zip(*rows, strict=True)):
         values = [_tensor(call, value) for value in column]
         values = values[::-1] if back and back[position] else values
@@ -239,7 +235,7 @@ def _columns(
     return joined
 
 
-def _tensor(call: NodeCall, made: OnnxItem) -> OnnxValue:
+def _tensor(call: NodeCall, made: OnnxItem) -> Value:
     if isinstance(made, OnnxSequence):
         call.refuse("each of its runs makes a sequence; it may carry one, but not collect them")
     return made

@@ -20,6 +20,7 @@ import numpy as np
 
 from ansorc.errors import AnsorcError, EmptyTensorError, GraphError
 from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.importing.values import Value, listed
 from ansorc.graph.node_values import constant_values
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.ignored import refuse_ignored
@@ -30,7 +31,7 @@ from ansorc.graph.onnx.model import (
     is_onnx_operator,
     numpy_name,
 )
-from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
+from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import dtype
@@ -108,9 +109,8 @@ class Folding:
         builder = GraphBuilder(node.name or node.operator)
         builder.source = str(node)
         call = NodeCall(node, inputs, builder)
-        made = CONVERTERS[node.operator](call)
+        items = listed(CONVERTERS[node.operator](call))
         refuse_ignored(call)
-        items = [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
         results = [_tensor(node, item) for item in items]
         wanted = [
             result
@@ -142,7 +142,7 @@ _UNREAD: Array = np.zeros(0)
 """The value of an output that has no name."""
 
 
-def _tensor(node: OnnxNode, result: OnnxItem) -> OnnxValue:
+def _tensor(node: OnnxNode, result: OnnxItem) -> Value:
     if isinstance(result, OnnxSequence):
         raise GraphError(f"{node} makes a sequence of tensors, which is not known at import")
     return result

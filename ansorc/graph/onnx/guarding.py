@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ansorc.errors import AnsorcError, GraphError, InternalError
+from ansorc.graph.importing import guarding
+from ansorc.graph.importing.converter_call import inputs_text
 from ansorc.graph.onnx.model import described, is_onnx_operator, refusal_by_onnx
 from ansorc.graph.onnx.node_call import NodeCall
-from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
-from ansorc.lang.arguments import too_deep
 
 T = TypeVar("T")
 
@@ -22,28 +22,23 @@ def guarded(call: NodeCall, convert: Callable[[], T], *, is_users: bool = False)
     then raise GraphError, else InternalError. Of other domains, of operators that `is_users`, and
     of graphs that read what is around them, nobody here has the rules: the GraphError says both.
     """
-    node = call.node
-    try:
-        return convert()
-    except (GraphError, InternalError, MemoryError):
-        raise
-    except AnsorcError as error:
-        raise GraphError(f"{node}: {error}") from error
-    except RecursionError as error:
-        raise GraphError(str(too_deep(str(node)))) from error
-    except Exception as error:
-        words, kinds = f"{type(error).__name__}: {error}", call.types()
-        fault = InternalError(f"{node} could not be imported ({words})", _report(call, kinds))
-        if is_users or not is_onnx_operator(node) or any(node.graphs()):
-            raise GraphError(
-                f"{node}: the node is malformed ({words}); if it is as its operator's "
-                f"documentation says, {fault}"
-            ) from error
-        onnx_types = {name: (kind.dtype.numpy, kind.shape) for name, kind in kinds.items()}
-        refusal = refusal_by_onnx(node, onnx_types, _known_values(call))
-        if refusal:
-            raise GraphError(f"{node}: the node is malformed: {refusal}") from error
-        raise fault from error
+    return guarding.guarded(call, convert, lambda words: _explain(call, words, is_users=is_users))
+
+
+def _explain(call: NodeCall, words: str, *, is_users: bool) -> AnsorcError:
+    node, types = call.node, call.types()
+    fault = InternalError(
+        f"{node} could not be imported ({words})",
+        f"this node: {described(node)}, opset {call.opset}, with the inputs {inputs_text(types)}",
+    )
+    if is_users or not is_onnx_operator(node) or any(node.graphs()):
+        return GraphError(
+            f"{node}: the node is malformed ({words}); if it is as its operator's "
+            f"documentation says, {fault}"
+        )
+    onnx_types = {name: (kind.dtype.numpy, kind.shape) for name, kind in types.items()}
+    refusal = refusal_by_onnx(node, onnx_types, _known_values(call))
+    return GraphError(f"{node}: the node is malformed: {refusal}") if refusal else fault
 
 
 def _known_values(call: NodeCall) -> dict[str, Array]:
@@ -54,9 +49,3 @@ def _known_values(call: NodeCall) -> dict[str, Array]:
         if value is not None:
             values[name] = value
     return values
-
-
-def _report(call: NodeCall, kinds: dict[str, TensorType]) -> str:
-    """Return what to send to those who mend ansorc: the node, and what it reads."""
-    inputs = ", ".join(f"'{name}' of {kind}" for name, kind in kinds.items()) or "none"
-    return f"this node: {described(call.node)}, opset {call.opset}, with the inputs {inputs}"

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
-from ansorc.errors import AnsorcError, GraphError
-from ansorc.graph.builder import GraphBuilder
+from ansorc.errors import GraphError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants, Shape, ShapeChoice, shape_combinations
+from ansorc.graph.importing.graph_import import GraphImport, input_dtype
+from ansorc.graph.importing.values import HALF_FLOATS, Value, listed, widen
 from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.converters.sequences import SEQUENCES
@@ -28,20 +29,19 @@ from ansorc.graph.onnx.model import (
     OnnxSource,
     load_onnx,
 )
-from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence, OnnxValue
+from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence
 from ansorc.graph.onnx.ordering import needed_nodes
 from ansorc.graph.onnx.quantized_nodes import with_integers
 from ansorc.graph.onnx.user_operator import user_outputs
 from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import DType, dtype
+from ansorc.ir.dtype import DType
 from ansorc.lang.arguments import check_arguments
 
 MAX_NODES = 100_000
 """Of a network, with all that its functions and loops are copied to."""
 
-_COMPUTED_IN_FLOAT32 = ("float16", "bfloat16")
 _KnownTensors: TypeAlias = "ChainMap[str, OnnxItem | None]"
 """What the tensors of a graph are, and of the graphs around it; None: left out by a caller."""
 
@@ -97,8 +97,8 @@ class _Import:
 
     def __init__(self, model: OnnxModel, name: str) -> None:
         self._model, self._main = model, model.graph
-        self._builder = GraphBuilder(name)
-        self._builder.reserve(self._main.outputs)
+        self._import = GraphImport(name, self._main.outputs)
+        self._builder = self._import.builder
         weights = self._main.initializers.values()
         self._folding = Folding(sum(array.nbytes for array in weights))
         self._nodes = 0
@@ -111,9 +111,9 @@ class _Import:
             if given.name in constants:
                 known[given.name] = _constant(given, constants[given.name])
             else:
-                known[given.name] = self._input(given, shapes.get(given.name))
-        values = self._graph(self._main, known, 0)
-        return self._builder.graph(self._outputs(values))
+                kind = TensorType(_dtype(given), _shape(given, shapes.get(given.name)))
+                known[given.name] = self._import.add_input(given.name, kind)
+        return self._finish(self._graph(self._main, known, 0))
 
     def _refuse_unknown(self, names: Sequence[str]) -> None:
         known = [given.name for given in self._main.inputs]
@@ -122,42 +122,21 @@ class _Import:
                 words = ", ".join(f"'{known_name}'" for known_name in known) or "none"
                 raise GraphError(f"'{self._main.name}' has no input '{name}'; it has {words}")
 
-    def _input(self, given: OnnxInput, shape: Sequence[int] | None) -> OnnxValue:
-        """Add an input of the network; one without elements is known, and none of the graph's."""
-        kind = TensorType(_dtype(given), _shape(given, shape))
-        if not kind.elements:
-            return _widen(np.zeros(kind.shape, kind.dtype.numpy))
-        name = self._builder.input(given.name, kind)
-        if kind.dtype.name in _COMPUTED_IN_FLOAT32:
-            return self._builder.add("cast", [name], dtype="float32")
-        return name
-
-    def _outputs(self, values: Sequence[OnnxItem]) -> list[str]:
-        """Return the tensors of the outputs, each under the name that the file has for it."""
-        builder, renamed = self._builder, dict[str, str]()
+    def _finish(self, values: Sequence[OnnxItem]) -> Graph:
+        """Return the graph, whose outputs have the names and dtypes that the file has for them."""
+        outputs: list[tuple[str, Value]] = []
         for name, value in zip(self._main.outputs, values, strict=True):
-            if name in builder.types:  # an input
-                continue
             if isinstance(value, OnnxSequence):
                 raise GraphError(
                     f"the output '{name}' is a sequence; ansorc's networks return tensors: name "
                     "each of them by SequenceAt, or join them by ConcatFromSequence"
                 )
-            narrow = self._main.output_dtypes.get(name, "")
-            is_narrow = narrow in _COMPUTED_IN_FLOAT32
-            if not isinstance(value, str):
-                numbers = _numbers(value, f"the output '{name}'")
-                builder.constant(
-                    numbers.astype(dtype(narrow).numpy) if is_narrow else numbers, name
-                )
-            elif is_narrow:
-                builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
-            elif value in renamed or builder.renamed(value, name) != name:  # it has another name
-                current = renamed.get(value, value)
-                builder.add("reshape", [current], name, shape=builder.type(current).shape)
-            else:
-                renamed[value] = name
-        return list(self._main.outputs)
+            if isinstance(value, np.ndarray):
+                _require_numbers(value, f"the output '{name}'")
+            outputs.append((name, value))
+        kinds = self._main.output_dtypes
+        narrow = {name: kind for name, kind in kinds.items() if kind in HALF_FLOATS}
+        return self._import.finish(outputs, narrow)
 
     def _graph(self, graph: OnnxGraph, known: _KnownTensors, depth: int) -> list[OnnxItem]:
         """Add the nodes of a graph, whose inputs are `known`; return its outputs."""
@@ -165,7 +144,7 @@ class _Import:
             raise GraphError(
                 f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
             )
-        known.update({name: _widen(array) for name, array in graph.initializers.items()})
+        known.update({name: widen(array) for name, array in graph.initializers.items()})
         for node in needed_nodes(with_integers(graph)):
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
@@ -204,10 +183,10 @@ class _Import:
         is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and self._folding.can(node):
             folded = guarded(call, lambda: self._folding.outputs(node, arrays))
-            return [_widen(value) for value in folded]
+            return [widen(value) for value in folded]
         for name, value in zip(node.inputs, arrays, strict=True):
             if value is not None:
-                _numbers(value, f"{node}: '{name}'")
+                _require_numbers(value, f"{node}: '{name}'")
         if user is not None:
             return guarded(call, lambda: user_outputs(call, user), is_users=True)
         converter = CONVERTERS.get(node.operator)
@@ -216,9 +195,9 @@ class _Import:
                 f"{node}: ansorc does not know this operator; define it in the DSL with "
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
-        made = guarded(call, lambda: converter(call))
+        results = listed(guarded(call, lambda: converter(call)))
         refuse_ignored(call)
-        return [made] if isinstance(made, (str, np.ndarray, OnnxSequence)) else list(made)
+        return results
 
     def _inner(
         self,
@@ -242,18 +221,14 @@ def _select_named(node: OnnxNode, results: Sequence[OnnxItem]) -> list[OnnxItem]
     return [value for name, value in zip(node.outputs, results, strict=False) if name]
 
 
-def _numbers(value: Array, what: str) -> Array:
-    """Return known values; raise GraphError if they are text."""
+def _require_numbers(value: Array, what: str) -> None:
+    """Raise GraphError if known values are text."""
     if value.dtype.kind in "OSU":
         raise GraphError(f"{what} holds text; ansorc has numbers and bools alone")
-    return value
 
 
 def _dtype(given: OnnxInput) -> DType:
-    try:
-        return dtype(given.dtype or "float32")
-    except AnsorcError as error:
-        raise GraphError(f"the input '{given.name}': {error}") from error
+    return input_dtype(given.name, given.dtype or "float32")
 
 
 def _constant(given: OnnxInput, value: object) -> Array:
@@ -266,7 +241,7 @@ def _constant(given: OnnxInput, value: object) -> Array:
     except (TypeError, ValueError) as error:
         raise GraphError(f"the values of the input '{given.name}': {error}") from error
     _shape(given, array.shape)
-    return _widen(array)
+    return widen(array)
 
 
 def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:
@@ -300,8 +275,3 @@ def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:
             f"choose them, e.g. inputs={{'{given.name}': {example}}}"
         )
     return tuple(int(dim) for dim in given.dims)
-
-
-def _widen(array: Array) -> Array:
-    """Return known values as the graph computes with them."""
-    return array.astype(np.float32) if array.dtype.name in _COMPUTED_IN_FLOAT32 else array

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ansorc.errors import AnsorcError, GraphError
+from ansorc.errors import AnsorcError
 from ansorc.graph.builder import GraphBuilder
-from ansorc.graph.graph_operator import GraphOperator
+from ansorc.graph.importing.converter_call import ConverterCall
+from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.model import OnnxNode
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 
-OnnxValue: TypeAlias = "str | Array"
-"""A tensor of the graph by name, or values that are known at import."""
 Converter: TypeAlias = "Callable[[NodeCall], OnnxItem | Sequence[OnnxItem]]"
 """Adds the nodes that compute an ONNX node to the graph, and returns its outputs."""
 
@@ -27,24 +25,23 @@ Converter: TypeAlias = "Callable[[NodeCall], OnnxItem | Sequence[OnnxItem]]"
 class OnnxSequence:
     """Tensors one behind the other; how many they are is known at import, none of it at a run."""
 
-    items: tuple[OnnxValue, ...]
+    items: tuple[Value, ...]
 
 
 OnnxItem: TypeAlias = "str | Array | OnnxSequence"
 """An input or output of a node: a tensor, or a sequence of some."""
 
 
-class NodeCall:
+class NodeCall(ConverterCall):
     """One ONNX node, its inputs resolved.
 
     An input is a tensor of the graph, or an array that is known at import: what shapes are made of
-    never gets into the graph. All methods raise GraphError, with the node's name, where the node
-    asks for something that there is not.
+    never gets into the graph.
     """
 
     def __init__(self, node: OnnxNode, inputs: Sequence[OnnxItem | None], builder: GraphBuilder):
+        super().__init__(str(node), builder)
         self.node = node
-        self.builder = builder
         self._inputs = tuple(inputs)
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()
@@ -82,13 +79,7 @@ class NodeCall:
 
     def input(self, place: int) -> str:
         """Return an input as a tensor of the graph."""
-        value = self._require_value(place)
-        if isinstance(value, str):
-            return value
-        name = self.node.inputs[place]
-        if self.builder.value(name) is value:
-            return name
-        return self.builder.constant(value, name if self.builder.is_free(name) else "")
+        return self.name_value(self._require_value(place), self.node.inputs[place])
 
     def inputs(self) -> list[str]:
         """Return all inputs as tensors of the graph."""
@@ -97,11 +88,9 @@ class NodeCall:
     def value(self, place: int) -> Array | None:
         """Return the values of an input; None if they are not known at import, or not given."""
         item = self._ask(place)
-        if isinstance(item, str):
-            return self.builder.value(item)
         if isinstance(item, OnnxSequence):
             self.refuse(f"its input {place} is a sequence, and it takes a tensor")
-        return item
+        return None if item is None else self.known_values(item)
 
     def item(self, place: int) -> OnnxItem:
         """Return an input as it is, known values with their values."""
@@ -111,7 +100,7 @@ class NodeCall:
         value = self.value(place)
         return self.input(place) if value is None else value
 
-    def sequence(self, place: int) -> tuple[OnnxValue, ...]:
+    def sequence(self, place: int) -> tuple[Value, ...]:
         """Return the tensors of an input that is a sequence."""
         item = self._ask(place)
         if not isinstance(item, OnnxSequence):
@@ -136,8 +125,7 @@ class NodeCall:
 
     def type(self, place: int) -> TensorType:
         """Return the type of an input; float16 and bfloat16 are float32 within a graph."""
-        value = self._require_value(place)
-        return self.builder.type(value) if isinstance(value, str) else TensorType.of_array(value)
+        return self.type_of_value(self._require_value(place))
 
     def types(self) -> dict[str, TensorType]:
         """Return the types of all inputs that are tensors of a type that ansorc has, by name."""
@@ -154,34 +142,12 @@ class NodeCall:
         """Return the number of dimensions of an input."""
         return len(self.type(place).shape)
 
-    def axis(self, given: int, rank: int) -> int:
-        """Return `given` counted from the front."""
-        if not -rank <= given < rank:
-            self.refuse(f"there is no axis {given} in {rank} dimensions")
-        return given % rank
-
-    def add(self, operator: str | GraphOperator, inputs: Sequence[str], **given: object) -> str:
-        """Add a node with one output and return its name."""
-        return self.builder.add(operator, inputs, "", **given)
-
-    def constant(self, value: ArrayLike) -> str:
-        """Add known values to the graph."""
-        return self.builder.constant(value)
-
-    def scalar(self, value: float, like: str) -> str:
-        """Add one number of the dtype of the tensor `like`."""
-        return self.builder.scalar(value, like)
-
-    def refuse(self, why: str) -> NoReturn:
-        """Raise GraphError: this node cannot be imported."""
-        raise GraphError(f"{self.node}: {why}")
-
     def _ask(self, position: int) -> OnnxItem | None:
         """Return an input, and note that it was asked for; None if it is not given."""
         self._read_inputs.add(position)
         return self._inputs[position] if position < len(self._inputs) else None
 
-    def _require_value(self, position: int) -> OnnxValue:
+    def _require_value(self, position: int) -> Value:
         item = self._ask(position)
         if item is None:
             self.refuse(f"its input {position} is missing")

@@ -9,13 +9,14 @@ import numpy as np
 
 from ansorc.errors import AnsorcError, GraphError
 from ansorc.graph.graph_operator import GraphOperator, attributes_of
-from ansorc.graph.onnx.node_call import NodeCall, OnnxValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.onnx.node_call import NodeCall
 
 MAX_ATTRIBUTE_ELEMENTS = 4096
 """The most elements of a tensor that becomes a list of numbers."""
 
 
-def user_outputs(call: NodeCall, operator: GraphOperator) -> list[OnnxValue]:
+def user_outputs(call: NodeCall, operator: GraphOperator) -> list[Value]:
     """Add a node that `operator` defines, and return its outputs."""
     given = _attributes(call)
     names = [call.input(position) for position in range(call.count) if call.has(position)]

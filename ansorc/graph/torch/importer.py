@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from ansorc.errors import AnsorcError, GraphError, InternalError
-from ansorc.graph.builder import GraphBuilder
+from ansorc.errors import GraphError, InternalError
 from ansorc.graph.graph import Graph
+from ansorc.graph.importing.converter_call import inputs_text
+from ansorc.graph.importing.graph_import import GraphImport, input_dtype
+from ansorc.graph.importing.guarding import guarded
+from ansorc.graph.importing.values import Value, listed, widen
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.converters import TORCH_CONVERTERS
 from ansorc.graph.torch.exported import load_torch
 from ansorc.graph.torch.model import (
+    NARROW_FLOATS,
     TorchNode,
     TorchProgram,
     TorchRef,
     TorchTensor,
     compute_torch_node,
 )
-from ansorc.graph.torch.torch_call import TorchCall, TorchValue, computed_dtype, located
+from ansorc.graph.torch.torch_call import TorchCall, computed_dtype
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import DType, dtype
 from ansorc.lang.arguments import check_arguments
-
-T = TypeVar("T")
 
 
 @check_arguments
@@ -81,9 +79,9 @@ class _TorchImport:
 
     def __init__(self, program: TorchProgram, name: str) -> None:
         self._program = program
-        self._builder = GraphBuilder(name)
-        self._builder.reserve(program.outputs)
-        self._values: dict[TorchRef, TorchValue] = {
+        self._import = GraphImport(name, program.outputs)
+        self._builder = self._import.builder
+        self._values: dict[TorchRef, Value] = {
             TorchRef(name): array for name, array in program.constants.items()
         }
         self._numbers = {TorchRef(name) for name in program.numbers}
@@ -92,7 +90,10 @@ class _TorchImport:
         """Return the graph."""
         for name, kind in self._program.inputs.items():
             given = frozen.get(name)
-            self._values[TorchRef(name)] = self._input(name, kind) if given is None else given
+            if given is None:
+                full = TensorType(input_dtype(name, kind.dtype), _shape_of(name, kind))
+                given = self._import.add_input(name, full)
+            self._values[TorchRef(name)] = given
         for node in _select_needed(self._program):
             results = self._convert(node)
             self._values.update(
@@ -100,18 +101,9 @@ class _TorchImport:
             )
             if node.results[:1] and node.results[0] and node.results[0].is_number:
                 self._numbers.add(TorchRef(node.name))
-        return self._builder.graph(self._outputs())
+        return self._finish()
 
-    def _input(self, name: str, given: TorchTensor) -> TorchValue:
-        kind = TensorType(_dtype_of(name, given.dtype), _shape_of(name, given))
-        if not kind.elements:
-            return np.zeros(kind.shape, computed_dtype(given.dtype).numpy)
-        tensor, wide = self._builder.input(name, kind), computed_dtype(given.dtype)
-        return (
-            tensor if wide == kind.dtype else self._builder.add("cast", [tensor], dtype=str(wide))
-        )
-
-    def _convert(self, node: TorchNode) -> Sequence[TorchValue]:
+    def _convert(self, node: TorchNode) -> Sequence[Value]:
         """Return the results of a node: computed now if all that it reads is known."""
         values = [self._values[ref] for ref in node.refs()]
         call = TorchCall(node, self._values, self._builder, self._numbers)
@@ -120,20 +112,19 @@ class _TorchImport:
             isinstance(value, str) for value in values
         ):
             arrays = compute_torch_node(node, self._array_of)
-            return [_widen(array) for array in arrays]
+            return [widen(array) for array in arrays]
         converter = TORCH_CONVERTERS.get(node.operator)
         if converter is None:
             call.refuse(
                 "ansorc does not know this operator; write the line with operators that it knows "
                 "(docs/networks.md), or cut the module before it"
             )
-        made = _convert_guarded(call, lambda: converter(call))
-        results = [made] if isinstance(made, (str, np.ndarray)) else list(made)
+        results = listed(guarded(call, lambda: converter(call), lambda words: _fault(call, words)))
         if any(position >= len(results) for position in node.used):
             call.refuse(
                 f"only its first {len(results)} results are supported; compute the others yourself"
             )
-        self._check(node, results)
+        self._check(call, results)
         return results
 
     def _array_of(self, ref: TorchRef) -> Array:
@@ -141,39 +132,28 @@ class _TorchImport:
         assert not isinstance(value, str)
         return value
 
-    def _check(self, node: TorchNode, results: Sequence[TorchValue]) -> None:
+    def _check(self, call: TorchCall, results: Sequence[Value]) -> None:
         """Raise GraphError if a result is not what PyTorch says that it is."""
+        node = call.node
         for position, (result, wanted) in enumerate(zip(results, node.results, strict=False)):
             if wanted is None or position not in node.used:
                 continue
-            kind = (
-                self._builder.type(result)
-                if isinstance(result, str)
-                else TensorType.of_array(result)
-            )
+            kind = call.type_of_value(result)
             if kind.shape != wanted.shape or kind.dtype != computed_dtype(wanted.dtype):
-                raise GraphError(
-                    f"{located(node)}: ansorc makes {kind} of it, PyTorch {wanted.dtype}"
+                call.refuse(
+                    f"ansorc makes {kind} of it, PyTorch {wanted.dtype}"
                     f"{list(wanted.shape)}; this is a mistake of ansorc, please report it"
                 )
 
-    def _outputs(self) -> list[str]:
-        """Return the tensors of the outputs, each under the name that the module has for it."""
-        builder, renamed = self._builder, dict[str, str]()
+    def _finish(self) -> Graph:
+        """Return the graph, whose outputs have the names and dtypes that the module has."""
+        outputs, narrow = list[tuple[str, Value]](), dict[str, str]()
         for name, ref in self._program.outputs.items():
-            value = self._values[ref]
             kind = self._program.kind(ref)
-            narrow = kind.dtype if kind and str(computed_dtype(kind.dtype)) != kind.dtype else ""
-            if not isinstance(value, str):
-                builder.constant(value.astype(dtype(narrow).numpy) if narrow else value, name)
-            elif narrow:
-                builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
-            elif value in renamed or builder.renamed(value, name) != name:
-                current = renamed.get(value, value)
-                builder.add("reshape", [current], name, shape=builder.type(current).shape)
-            else:
-                renamed[value] = name
-        return list(self._program.outputs)
+            outputs.append((name, self._values[ref]))
+            if kind and kind.dtype in NARROW_FLOATS:
+                narrow[name] = kind.dtype
+        return self._import.finish(outputs, narrow)
 
 
 def _select_needed(program: TorchProgram) -> list[TorchNode]:
@@ -187,33 +167,14 @@ def _select_needed(program: TorchProgram) -> list[TorchNode]:
     return needed[::-1]
 
 
-def _convert_guarded(call: TorchCall, convert: Callable[[], T]) -> T:
-    """Return what `convert` returns for a node; its errors name the node.
-
-    Raise GraphError for what ansorc refuses, InternalError for every other exception: PyTorch has
-    accepted the node.
-    """
+def _fault(call: TorchCall, words: str) -> InternalError:
+    """Return the error for a converter that failed: PyTorch has accepted the node."""
     node = call.node
-    try:
-        return convert()
-    except (GraphError, InternalError, MemoryError):
-        raise
-    except AnsorcError as error:
-        raise GraphError(f"{located(node)}: {error}") from error
-    except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        inputs = ", ".join(f"'{ref.name}' of {call.type_of(ref)}" for ref in node.refs()) or "none"
-        raise InternalError(
-            f"{located(node)} could not be imported ({words})",
-            f"this node: {node}, arguments {dict(node.arguments)}, with the inputs {inputs}",
-        ) from error
-
-
-def _dtype_of(name: str, given: str) -> DType:
-    try:
-        return dtype(given)
-    except AnsorcError as error:
-        raise GraphError(f"the input '{name}': {error}") from error
+    inputs = inputs_text({ref.name: call.type_of(ref) for ref in node.refs()})
+    return InternalError(
+        f"{call.where} could not be imported ({words})",
+        f"this node: {node}, arguments {dict(node.arguments)}, with the inputs {inputs}",
+    )
 
 
 def _shape_of(name: str, given: TorchTensor) -> tuple[int, ...]:
@@ -223,8 +184,3 @@ def _shape_of(name: str, given: TorchTensor) -> tuple[int, ...]:
             f"the input '{name}' is {list(given.shape)}; export the module without dynamic shapes"
         )
     return shape
-
-
-def _widen(array: Array) -> Array:
-    """Return known values as the graph computes with them."""
-    return array.astype(np.float32) if array.dtype.name in ("float16", "bfloat16") else array

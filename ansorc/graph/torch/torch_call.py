@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ansorc.errors import GraphError
 from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.importing.converter_call import ConverterCall
+from ansorc.graph.importing.values import Value
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.model import NARROW_FLOATS, TorchNode, TorchRef
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, dtype
 
-TorchValue: TypeAlias = "str | Array"
-"""A tensor of the graph by name, or values that are known at import."""
-TorchConverter: TypeAlias = "Callable[[TorchCall], TorchValue | Sequence[TorchValue]]"
+TorchConverter: TypeAlias = "Callable[[TorchCall], Value | Sequence[Value]]"
 """Adds what a node means to the graph, and returns the node's results."""
 
 
@@ -26,23 +24,19 @@ def computed_dtype(name: str) -> DType:
     return dtype("float32" if name in NARROW_FLOATS else name)
 
 
-class TorchCall:
-    """One node, the tensors that it reads resolved; arguments by the names of ATen's schema.
-
-    All methods raise GraphError, with the node's name and the user's line, where the node asks for
-    something that there is not.
-    """
+class TorchCall(ConverterCall):
+    """One node, the tensors that it reads resolved; arguments by the names of ATen's schema."""
 
     def __init__(
         self,
         node: TorchNode,
-        values: Mapping[TorchRef, TorchValue],
+        values: Mapping[TorchRef, Value],
         builder: GraphBuilder,
         numbers: Container[TorchRef] = (),
     ) -> None:
         """Begin with the tensors known so far; `numbers` are those that are numbers of Python."""
+        super().__init__(f"{node} ({node.where})" if node.where else str(node), builder)
         self.node = node
-        self.builder = builder
         self._values = values
         self._numbers = numbers
 
@@ -79,17 +73,14 @@ class TorchCall:
             return known if kind is None else self.converted(known, kind)
         if kind is not None and known.dtype != kind.numpy:
             return self.builder.constant(known.astype(kind.numpy))
-        if self.builder.value(given.name) is known:
-            return given.name
-        return self.builder.constant(known, given.name if self.builder.is_free(given.name) else "")
+        return self.name_value(known, given.name)
 
     def value(self, name: str) -> Array | None:
         """Return the values of an argument; None if they are not known at import, or not given."""
         argument = self.get(name)
         if not isinstance(argument, TorchRef):
             return None if argument is None else np.asarray(argument)
-        value = self._values[argument]
-        return self.builder.value(value) if isinstance(value, str) else value
+        return self.known_values(self._values[argument])
 
     def is_number(self, name: str) -> bool:
         """Return whether an argument is a number of Python, now or in each call."""
@@ -104,8 +95,7 @@ class TorchCall:
         """Return the type of a reference, or of a number."""
         if not isinstance(given, TorchRef):
             return TensorType.of_array(np.asarray(given))
-        known = self._values[given]
-        return self.builder.type(known) if isinstance(known, str) else TensorType.of_array(known)
+        return self.type_of_value(self._values[given])
 
     @property
     def result(self) -> TensorType:
@@ -129,9 +119,7 @@ class TorchCall:
 
     def axis(self, given: int, rank: int) -> int:
         """Return `given` counted from the front; 0 for a single number."""
-        if not -max(rank, 1) <= given < max(rank, 1):
-            self.refuse(f"there is no axis {given} in {rank} dimensions")
-        return given % rank if rank else 0
+        return super().axis(given, max(rank, 1))
 
     def axes(self, name: str, rank: int) -> list[int] | None:
         """Return axes counted from the front; None for all."""
@@ -147,35 +135,8 @@ class TorchCall:
             self.refuse(f"{name} is {listed}; its input needs {rank} numbers")
         return listed * rank if len(listed) == 1 else listed
 
-    def add(self, operator: str, inputs: Sequence[str], **given: object) -> str:
-        """Add a node with one output and return its name."""
-        return self.builder.add(operator, inputs, "", **given)
-
     def reshape(self, name: str, shape: Sequence[int]) -> str:
         """Return a tensor in another shape."""
         if tuple(shape) == self.builder.type(name).shape:
             return name
         return self.add("reshape", [name], shape=list(shape))
-
-    def converted(self, name: str, kind: DType) -> str:
-        """Return a tensor, converted to `kind` if it is not of it."""
-        if self.builder.type(name).dtype == kind:
-            return name
-        return self.add("cast", [name], dtype=str(kind))
-
-    def constant(self, value: ArrayLike) -> str:
-        """Add known values to the graph."""
-        return self.builder.constant(value)
-
-    def scalar(self, value: float, like: str) -> str:
-        """Add one number of the dtype of the tensor `like`."""
-        return self.builder.scalar(value, like)
-
-    def refuse(self, why: str) -> NoReturn:
-        """Raise GraphError: this node cannot be imported."""
-        raise GraphError(f"{located(self.node)}: {why}")
-
-
-def located(node: TorchNode) -> str:
-    """Return the node's name, and where in the user's program it comes from."""
-    return f"{node} ({node.where})" if node.where else str(node)

@@ -9,6 +9,7 @@ workers (`worker.py`): a `Builder` makes object code of programs, a `Runner` che
 
 from ansorc.search.measure.measurer import Measurer, batch_begins, concurrently, nothing
 from ansorc.search.measure.options import CachePolicy, MeasuredCall, MeasureOptions, RunOptions
+from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.measure.result import (
     BuildCost,
     Failure,
@@ -16,7 +17,6 @@ from ansorc.search.measure.result import (
     Measurement,
     MeasureResult,
     RunCost,
-    Source,
     Stopwatch,
 )
 from ansorc.search.measure.workers import Workers
@@ -31,9 +31,9 @@ __all__ = [
     "MeasuredCall",
     "Measurement",
     "Measurer",
+    "ProgramText",
     "RunCost",
     "RunOptions",
-    "Source",
     "Stopwatch",
     "Workers",
     "batch_begins",

@@ -27,6 +27,7 @@ from ansorc.search.measure.messages import (
 )
 from ansorc.search.measure.options import BuildLimit, MeasureOptions, eviction_limit_s, run_limit_s
 from ansorc.search.measure.pool import Reply
+from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.measure.result import (
     Failure,
     FailureKind,
@@ -34,7 +35,6 @@ from ansorc.search.measure.result import (
     MeasureResult,
     Outcome,
     RunCost,
-    Source,
     Stopwatch,
 )
 from ansorc.search.measure.workers import Workers
@@ -95,8 +95,8 @@ class Measurer:
         self._limit = BuildLimit(self.options.build_timeout_s)
         self._watch = watch or Stopwatch()
         self._known: dict[str, Measurement] = {}
-        self._kept: dict[Source, Message] = {}
-        self._fastest: list[tuple[float, str, Source]] = []
+        self._kept: dict[ProgramText, Message] = {}
+        self._fastest: list[tuple[float, str, ProgramText]] = []
         self._last_failure: tuple[FailureKind, str] | None = None
         self._equal_failures = 0
         self._data: TaskData | None = None
@@ -143,7 +143,7 @@ class Measurer:
         return self._data
 
     def measure(
-        self, candidates: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> Iterator[MeasureResult]:
         """Measure `candidates`; yield their results in this order, each as soon as it is known.
 
@@ -160,7 +160,7 @@ class Measurer:
                 yield result
                 self._count(result)
 
-    def rank(self, candidates: Sequence[Source]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
         """Time a few good programs against each other, in turns, fastest first; failures last.
 
         Two programs that were measured minutes apart cannot be told from each other by a few
@@ -171,7 +171,7 @@ class Measurer:
         missing = [candidate for candidate in candidates if candidate not in self._kept]
         replies = dict(zip(missing, self._build(missing), strict=True)) if missing else {}
         results: list[MeasureResult] = []
-        built: list[tuple[Source, Message]] = []
+        built: list[tuple[ProgramText, Message]] = []
         for candidate in candidates:
             reply = self._kept.get(candidate) or replies[candidate]
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
@@ -186,7 +186,7 @@ class Measurer:
                 results.append(MeasureResult(candidate, found[0], build_cost_of(message), found[1]))
         return sorted(results, key=_rank_key)
 
-    def time_threads(self, program: Source, counts: Sequence[int]) -> list[float]:
+    def time_threads(self, program: ProgramText, counts: Sequence[int]) -> list[float]:
         """Return the seconds of a call of `program` with each of `counts` threads, in this order.
 
         None are returned of a program that has no parallel loop, or that is not right any more.
@@ -221,7 +221,7 @@ class Measurer:
         return [found if isinstance(found[0], Failure) else None for found in alone]
 
     def _build(
-        self, batch: Sequence[Source], meanwhile: Callable[[], None] = nothing
+        self, batch: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
     ) -> list[Reply]:
         """Build all of `batch`, then wait until no worker is busy."""
         directory, limit_s = self._open_data.directory, self._limit.seconds
@@ -239,7 +239,7 @@ class Measurer:
             self._workers.settle()
         return [replies[index] for index in range(len(batch))]
 
-    def measure_built(self, candidate: Source, built: Reply) -> MeasureResult:
+    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
         """Run what a build worker answered, unless equal code has a time already."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
@@ -256,7 +256,7 @@ class Measurer:
             self._keep(candidate, built, outcome.median_s)
         return MeasureResult(candidate, outcome, cost, run_cost)
 
-    def _keep(self, candidate: Source, built: Message, median_s: float) -> None:
+    def _keep(self, candidate: ProgramText, built: Message, median_s: float) -> None:
         """Remember the best time, and the machine code of the fastest few for `rank`."""
         self.best_s = min(self.best_s or math.inf, median_s)
         self._kept[candidate] = built

@@ -19,6 +19,7 @@ from ansorc.errors import MeasureError
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.data import TaskData
 from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.measure.result import (
     BuildCost,
     Failure,
@@ -27,7 +28,6 @@ from ansorc.search.measure.result import (
     Outcome,
     ProbeTime,
     RunCost,
-    Source,
 )
 
 _LENGTHS = struct.Struct(">II")
@@ -139,14 +139,19 @@ class Request:
     """Added to the limit when the worker is new and still has to load the task's data."""
 
 
-def build_request(directory: Path, candidate: Source, limit_s: float) -> Request:
-    """Return the job to build `candidate` of the task whose data lies in `directory`."""
+def build_request(directory: Path, program: ProgramText, limit_s: float) -> Request:
+    """Return the job to build `program`, of the task whose data lies in `directory`."""
     fields = {
         "directory": str(directory),
-        "steps": candidate.steps,
-        "function": candidate.function,
+        "steps": program.steps,
+        "function": program.function,
     }
     return Request(Message(fields), limit_s, _LOAD_S)
+
+
+def program_of(message: Message) -> ProgramText:
+    """Return the program that `build_request` wrote."""
+    return ProgramText(message.text("steps"), message.text("function"))
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,19 @@
-"""What is measured, and what comes of it: candidates, timings, typed failures, and their cost."""
+"""What comes of measuring: timings, typed failures, and their cost."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import statistics
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Self, TypeAlias
+
+from ansorc.search.measure.program_text import ProgramText
 
 
 class Stopwatch:
@@ -171,39 +171,10 @@ Outcome: TypeAlias = Measurement | Failure
 
 
 @dataclass(frozen=True)
-class Source:
-    """The text of a program to measure: schedule steps as JSON, or a whole loop program as IR text.
-
-    `steps` is what `schedule.steps_to_json` returns, as text, of steps under canonical names
-    (`schedule.Names`). If `function` is given it is parsed
-    (`ansorc.ir.parser`) and built instead of the steps; its parameters must be the task's.
-    """
-
-    steps: str
-    function: str = ""
-
-    @staticmethod
-    def of_steps(steps: Sequence[object]) -> Source:
-        """Return a JSON list of steps as a source."""
-        return Source(json.dumps(steps, separators=(",", ":")))
-
-    @staticmethod
-    def of_function(text: str) -> Source:
-        """Return a loop program's text as a source."""
-        return Source("[]", text)
-
-    @cached_property
-    def key(self) -> str:
-        """A content hash: equal programs of one task have equal keys."""
-        steps = json.dumps(json.loads(self.steps), separators=(",", ":"), sort_keys=True)
-        return hashlib.sha256(f"{steps}\n{self.function}".encode()).hexdigest()[:24]
-
-
-@dataclass(frozen=True)
 class MeasureResult:
     """What came of one candidate."""
 
-    source: Source
+    program: ProgramText
     outcome: Outcome
     build: BuildCost = field(default_factory=BuildCost)
     run: RunCost = field(default_factory=RunCost)

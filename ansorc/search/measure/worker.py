@@ -5,7 +5,6 @@ It says that it is ready, then answers each message with one message until its i
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -36,7 +35,7 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
-from ansorc.schedule import Names, lower, packings, replay, steps_from_json
+from ansorc.schedule import Names, lower, packings, replay
 from ansorc.search.measure.device_kernel import DeviceRun, device_failure
 from ansorc.search.measure.kernel import (
     Bench,
@@ -54,11 +53,13 @@ from ansorc.search.measure.messages import (
     kernels_of,
     outcomes_message,
     probe_time_of,
+    program_of,
     read_message,
     run_options_of,
     write_message,
 )
 from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.measure.result import (
     Failure,
     FailureKind,
@@ -158,9 +159,7 @@ class Builder:
         clock = time.perf_counter
         try:
             begin = clock()
-            function, layouts = _loop_program(
-                names, message.text("steps"), message.text("function"), task
-            )
+            function, layouts = _loop_program(program_of(message), names, task)
             _require_parameters(function, task, layouts)
             lowered = clock()
             built = compile_function(function, task.target, packings=layouts, cache=self._cache)
@@ -182,14 +181,14 @@ def _task_in(directory: str) -> tuple[Task, Names]:
 
 
 def _loop_program(
-    names: Names, steps: str, function: str, task: Task
+    program: ProgramText, names: Names, task: Task
 ) -> tuple[Function, tuple[Packing, ...]]:
-    """The loop program, and how its constants are packed before it runs."""
-    if function:
-        parsed = parse(function)
+    """Return the loops of `program`, and how its constants are packed before it runs."""
+    if program.function:
+        parsed = parse(program.function)
         verify(parsed)
         return parsed, ()
-    state = replay(task.dag, names.from_canonical(steps_from_json(json.loads(steps))))
+    state = replay(task.dag, program.decode(names))
     return lower(state), packings(state)
 
 

@@ -25,7 +25,8 @@ from ansorc.search.measure.messages import (
 )
 from ansorc.search.measure.options import GIB, MeasureOptions
 from ansorc.search.measure.pool import Reply, WorkerPool, WorkerPoolOptions, ZygoteProcess
-from ansorc.search.measure.result import Failure, FailureKind, ProbeTime, Source
+from ansorc.search.measure.program_text import ProgramText
+from ansorc.search.measure.result import Failure, FailureKind, ProbeTime
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -155,7 +156,7 @@ class Workers:
         )
 
 
-def trivial(target: Target) -> tuple[Task, Source]:
+def trivial(target: Target) -> tuple[Task, ProgramText]:
     """Return a task of one addition for each element, and a parallel program for it."""
     source = placeholder((64,), name="A")
 
@@ -168,7 +169,7 @@ def trivial(target: Target) -> tuple[Task, Source]:
     value = Load(source.buffer, (index,)) + 1.0
     loop = For(index, 64, LoopKind.PARALLEL, Store(result.buffer, (index,), value))
     program = Function("kernel", dag.params, loop)
-    return Task(dag, target, "preflight"), Source.of_function(to_text(program))
+    return Task(dag, target, "preflight"), ProgramText.of_function(to_text(program))
 
 
 def _is_on_device(target: Target) -> bool:

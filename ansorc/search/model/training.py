@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ansorc.errors import AnsorcError, RecordError
-from ansorc.schedule import Names, replay, steps_from_json
+from ansorc.schedule import Names, replay
 from ansorc.search.cost_model import Float64Array, Sample
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
@@ -154,7 +153,7 @@ def sample_of(task: Task, names: Names, key: str, record: Record) -> Sample | No
     if record.function:
         return None
     try:
-        state = replay(task.dag, names.from_canonical(steps_from_json(json.loads(record.steps))))
+        state = replay(task.dag, record.program.decode(names))
         target = task.with_threads(record.environment.running).target
         return Sample(key, extract_state(state, target)[0], record.median_s)
     except AnsorcError:

@@ -14,7 +14,8 @@ from ansorc.codegen.base import DeviceBackend, backend_of
 from ansorc.errors import RecordError
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.measure.options import CachePolicy
-from ansorc.search.measure.result import FailureKind, MeasureResult, Source
+from ansorc.search.measure.program_text import ProgramText
+from ansorc.search.measure.result import FailureKind, MeasureResult
 from ansorc.target import Target, cpu_model, detect
 
 
@@ -131,12 +132,12 @@ class Record:
 
         `data` says which data it was measured with (`drawn_data.described`).
         """
-        candidate = result.source
+        program = result.program
         base = Record(
             task_key,
-            candidate.key,
-            candidate.steps,
-            candidate.function,
+            program.key,
+            program.steps,
+            program.function,
             environment,
             None,
             build_s=result.build.total_s,
@@ -165,9 +166,9 @@ class Record:
         return "" if self.failure else self.message.partition(DATA.lstrip())[2]
 
     @property
-    def source(self) -> Source:
+    def program(self) -> ProgramText:
         """The program, as it is given to a `Measurer`."""
-        return Source(self.steps, self.function)
+        return ProgramText(self.steps, self.function)
 
     @property
     def packed_before(self) -> tuple[str, ...]:

@@ -196,7 +196,7 @@ def is_record(row: TableRow) -> bool:
     """Whether a row of `database.COLUMNS` is what was written, as far as can be known."""
     try:
         record = record_of_row(row)
-        return record.source.key == record.program_key and math.isfinite(record.created)
+        return record.program.key == record.program_key and math.isfinite(record.created)
     except ROW_FAULTS:
         return False
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import sqlite3
 import time
 from collections.abc import Callable, Generator
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ansorc.errors import AnsorcError, RecordError
-from ansorc.schedule import Names, steps_from_json, steps_to_json
-from ansorc.search.measure.result import Source
+from ansorc.schedule import Names
+from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.record.record import Environment, Record
 from ansorc.search.task import Task
 
@@ -40,9 +39,9 @@ def name_canonically(connection: sqlite3.Connection) -> str:
         names = Names(task.dag)
         query = "SELECT id, program_key, steps FROM records WHERE task_key = ? AND function = ''"
         for number, key, steps in connection.execute(query, row[:1]).fetchall():
-            source = _translated(names, steps)
-            counts[source is not None] += 1
-            _rewrite(connection, row[0], (number, key), source)
+            program = _translated(names, steps)
+            counts[program is not None] += 1
+            _rewrite(connection, row[0], (number, key), program)
         _move(connection, row[0], task.key)
     if not any(counts.values()):
         return ""
@@ -60,24 +59,22 @@ def with_canonical_names(record: Record, task: Task | None) -> Record:
 
     It is set aside, as in `name_canonically`, where these are not its names.
     """
-    source = None if task is None else _translated(Names(task.dag), record.steps)
-    if record.function or source is None:
+    program = None if task is None else _translated(Names(task.dag), record.steps)
+    if record.function or program is None:
         aside = record.task_key if record.function else SET_ASIDE + record.task_key
         return replace(record, task_key=aside)
-    return replace(record, steps=source.steps, program_key=source.key)
+    return replace(record, steps=program.steps, program_key=program.key)
 
 
-def _translated(names: Names, steps: str) -> Source | None:
+def _translated(names: Names, steps: str) -> ProgramText | None:
     try:
-        return Source.of_steps(
-            steps_to_json(names.to_canonical(steps_from_json(json.loads(steps))))
-        )
+        return ProgramText.encode(ProgramText(steps).written_steps, names)
     except AnsorcError:
         return None
 
 
 def _rewrite(
-    connection: sqlite3.Connection, task: str, old: tuple[int, str], new: Source | None
+    connection: sqlite3.Connection, task: str, old: tuple[int, str], new: ProgramText | None
 ) -> None:
     """Give a record its new steps, or set it aside."""
     number, key = old

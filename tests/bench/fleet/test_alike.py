@@ -13,7 +13,7 @@ from click.testing import CliRunner
 pytest.importorskip("distributed", reason="a fleet needs the package distributed")
 
 from ansorc.search.machines import TaskMeasurer
-from ansorc.search.measure import MeasureOptions, MeasureResult, Source, Stopwatch
+from ansorc.search.measure import MeasureOptions, MeasureResult, ProgramText, Stopwatch
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.tune import tune_task
@@ -46,7 +46,7 @@ def landscape(records: list[Record]) -> Landscape:
 
 @dataclass(frozen=True)
 class Planned:
-    source: Source
+    program: ProgramText
     measurer: TaskMeasurer
 
 
@@ -55,8 +55,8 @@ def test_a_landscape_says_what_was_recorded_and_the_same_of_others_each_time(
 ) -> None:
     for record in records[:40]:
         if record.median_s is not None:
-            assert landscape.seconds(record.source) == record.median_s
-    others = [one.source for one in records[40:]]
+            assert landscape.seconds(record.program) == record.median_s
+    others = [one.program for one in records[40:]]
     found = [landscape.seconds(one) for one in others]
     assert found == [landscape.seconds(one) for one in others]
     assert all(1e-7 < seconds < 1e-5 for seconds in found)
@@ -74,15 +74,15 @@ def test_so_many_programs_are_in_flight_on_simulated_devices(
         for record in records:
             asked += 1
             most = max(most, asked - ended)
-            yield Planned(record.source, measurer)
+            yield Planned(record.program, measurer)
 
     found: list[tuple[Planned, MeasureResult]] = []
     for one in machines.stream(programs()):
         found.append(one)
         ended += 1
     assert most == 7
-    assert sorted(one.source.key for one, _ in found) == sorted(one.program_key for one in records)
-    assert all(result.source == one.source for one, result in found)
+    assert sorted(one.program.key for one, _ in found) == sorted(one.program_key for one in records)
+    assert all(result.program == one.program for one, result in found)
 
 
 def test_one_in_flight_chooses_when_this_machine_does(
@@ -91,9 +91,9 @@ def test_one_in_flight_chooses_when_this_machine_does(
     machines = SimulatedMachines(landscape, 1)
     measurer = machines.open(product(), MeasureOptions(batch=8), 0.0, Stopwatch())
     events: list[str] = []
-    sources = [one.source for one in records[:20]]
-    for result in measurer.measure(sources, lambda: events.append("chosen")):
-        events.append(result.source.key)
+    programs = [one.program for one in records[:20]]
+    for result in measurer.measure(programs, lambda: events.append("chosen")):
+        events.append(result.program.key)
     assert events.index("chosen") == 14, "three batches of 7, 7 and 6"
 
 

@@ -442,8 +442,9 @@ def _decision(tree: Tree) -> None:
     name = f"{number:04}-loops-are-swapped.md"
     parts = ("Context", "Decision", "Evidence", "Consequence")
     text = "\n".join(f"\n## {part}\n\nOne sentence." for part in parts)
-    tree.write(f"docs/decisions/{name}", f"# {number:04}. Loops are swapped\n{text}\n")
-    tree.append("docs/decisions/README.md", f"* [{number:04}]({name}) Loops are swapped\n")
+    title = "Loops are swapped"
+    tree.write(f"docs/decisions/{name}", f"# {number:04}. {title}\n\nStatus: accepted.\n{text}\n")
+    tree.append("docs/decisions/README.md", f"* [{number:04}]({name}) {title}\n")
 
 
 PICTURES = "test_every_step_has_a_picture_in_which_something_changes"

@@ -20,13 +20,13 @@ from ansorc.fleet.jobs import (
     TaskOrder,
     decode,
     job_message,
+    programs_of,
     results_of,
-    sources_of,
     with_object_code,
 )
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
 from ansorc.ir.printer import to_text
-from ansorc.search.measure import FailureKind, MeasureOptions, MeasureResult, Source, Stopwatch
+from ansorc.search.measure import FailureKind, MeasureOptions, MeasureResult, ProgramText, Stopwatch
 from ansorc.search.measure.messages import Message
 from ansorc.search.model.training import training_set
 from ansorc.search.options import SearchOptions
@@ -73,7 +73,7 @@ def test_times_of_a_board_are_recorded_as_its_own(tmp_path: Path, board: ac.Boar
     assert packed, "some programs read their weights in another order"
 
 
-def measured(board: ac.Board, task: ac.Task, programs: list[Source]) -> list[MeasureResult]:
+def measured(board: ac.Board, task: ac.Task, programs: list[ProgramText]) -> list[MeasureResult]:
     measurer = board.open(task, MeasureOptions(), 0.0, Stopwatch())
     return list(measurer.measure(programs))
 
@@ -83,7 +83,9 @@ def test_a_wrong_program_is_found_by_the_float64_reference(board: ac.Board) -> N
     right, wrong = (ac.compute((100,), lambda i, c=c: a[i] * c, name="B") for c in (2.0, 2.001))
     dag = ac.ComputeDAG([a, right])
     other = ac.lower(ac.schedule(ac.ComputeDAG([a, wrong])))
-    programs = [Source.of_function(to_text(one)) for one in (other, ac.lower(ac.schedule(dag)))]
+    programs = [
+        ProgramText.of_function(to_text(one)) for one in (other, ac.lower(ac.schedule(dag)))
+    ]
     bad, good = measured(board, ac.Task(dag, board.target), programs)
     assert bad.failure is not None
     assert bad.failure.kind is FailureKind.WRONG_RESULT
@@ -127,7 +129,7 @@ def test_jobs_of_a_fleet_are_done_on_a_board(board: ac.Board) -> None:
     device = FleetDevice(board.announcement("pi", 1e-3), key, BoardLabour(board))
     task = ac.Task(layer(), board.target)
     order = TaskOrder(task, replace(MeasureOptions(), builders=1))
-    source = Source.of_function(to_text(ac.lower(ac.schedule(task.dag))))
+    source = ProgramText.of_function(to_text(ac.lower(ac.schedule(task.dag))))
 
     def answer(job: Message) -> Message:
         return decode(key.verify(ANSWER, device.answer(key.sign(JOB, job.encode()))))
@@ -138,7 +140,7 @@ def test_jobs_of_a_fleet_are_done_on_a_board(board: ac.Board) -> None:
         for message in (job, job_message(order, "rank", "3", [source, source])):
             results = results_of(answer(message))
             assert [one.measurement is not None for one in results] == [True] * len(results)
-            assert len(results) == len(sources_of(message))
+            assert len(results) == len(programs_of(message))
     finally:
         device.close()
 

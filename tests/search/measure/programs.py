@@ -9,7 +9,7 @@ from ansorc.ir.expr import Const, Load, Var, as_expr
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
-from ansorc.search.measure.result import Source
+from ansorc.search.measure import ProgramText
 from ansorc.search.task import Task
 
 EXTENT = 1024
@@ -38,9 +38,9 @@ def long_task(*, constant: bool = False) -> Task:
     return Task(ComputeDAG([source, result]), "native", "long")
 
 
-def summing() -> Source:
+def summing() -> ProgramText:
     """The sum in vectors: one addition after the other would take longer than memory does."""
-    return Source.of_steps([["Vectorize", {"stage": "t1", "iterator": "a1"}]])
+    return ProgramText.of_json([["Vectorize", {"stage": "t1", "iterator": "a1"}]])
 
 
 def source() -> Buffer:
@@ -51,8 +51,8 @@ def result() -> Buffer:
     return task().dag.params[1]
 
 
-def candidate(body: Stmt) -> Source:
-    return Source.of_function(to_text(Function("kernel", task().dag.params, body)))
+def candidate(body: Stmt) -> ProgramText:
+    return ProgramText.of_function(to_text(Function("kernel", task().dag.params, body)))
 
 
 def loop(extent: int, body: Stmt, name: str = "i", kind: LoopKind = LoopKind.SERIAL) -> For:
@@ -64,7 +64,7 @@ def doubled(factor: float = 2.0, extent: int = EXTENT) -> Stmt:
     return loop(extent, Store(result(), index, Load(source(), index) * factor))
 
 
-def parallel_rows() -> Source:
+def parallel_rows() -> ProgramText:
     """What `right` computes, by several threads."""
     i = Var("i")
     return candidate(
@@ -72,45 +72,45 @@ def parallel_rows() -> Source:
     )
 
 
-def right(times: int = 1) -> Source:
+def right(times: int = 1) -> ProgramText:
     """A right program; each count is different code."""
     index = (Var("i"),)
     repeat = Store(result(), index, Load(source(), index) * 2.0)
     return candidate(Seq((loop(times, loop(EXTENT, repeat), "r"), doubled())))
 
 
-def wrong(factor: float = 2.001) -> Source:
+def wrong(factor: float = 2.001) -> ProgramText:
     return candidate(doubled(factor))
 
 
-def incomplete() -> Source:
+def incomplete() -> ProgramText:
     return candidate(doubled(extent=EXTENT - 1))
 
 
-def overwriting() -> Source:
+def overwriting() -> ProgramText:
     """Writes one element too many."""
     return candidate(doubled(extent=EXTENT + 1))
 
 
-def crashing(distance: int = TIB) -> Source:
+def crashing(distance: int = TIB) -> ProgramText:
     return candidate(Seq((doubled(), Store(result(), (Const(distance, Var("i").dtype),), ZERO))))
 
 
-def endless() -> Source:
+def endless() -> ProgramText:
     """Some days of dependent additions."""
     first = (Const(0, Var("i").dtype),)
     step = Store(result(), first, Load(result(), first) * 1.0001 + 0.5)
     return candidate(Seq((doubled(), loop(1 << 45, step, "forever"))))
 
 
-def greedy() -> Source:
+def greedy() -> ProgramText:
     """Needs a buffer of 4 TiB."""
     hoard = Buffer("hoard", (TIB,), FLOAT32, Scope.GLOBAL)
     fill = loop(TIB, Store(hoard, (Var("h"),), ZERO), "h")
     return candidate(Seq((Allocate(hoard, fill), doubled())))
 
 
-def exploding() -> Source:
+def exploding() -> ProgramText:
     """Has many unrolled statements, each a sum of 60 elements that lie anywhere."""
     places = [(Var("u") * (2 * n + 1)) % EXTENT for n in range(60)]
     total = sum((Load(source(), (place,)) * 2.0 for place in places), as_expr(0.0))

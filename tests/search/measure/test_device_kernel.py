@@ -15,7 +15,7 @@ import pytest
 
 from ansorc.errors import MeasureError
 from ansorc.lang import ComputeDAG, compute, placeholder
-from ansorc.search.measure import FailureKind, MeasureOptions, Measurer, RunOptions, Source
+from ansorc.search.measure import FailureKind, MeasureOptions, Measurer, ProgramText, RunOptions
 from ansorc.search.task import Task
 from ansorc.target import Target
 from tests.e2e.cuda.driver_backend import TARGET
@@ -35,12 +35,12 @@ def task() -> Task:
     )
 
 
-def candidate(number: int, body: str = "A[i, j] + 1.0") -> Source:
+def candidate(number: int, body: str = "A[i, j] + 1.0") -> ProgramText:
     """A program whose code no other one's equals, with the same results."""
     body = f"({body}) * {2.0**number} * {0.5**number}"
     loops = f"    for i in 0..8:\n        for j in 0..8:\n            B[i, j] = {body}\n"
     head = "kernel added(A: float32[8, 8], B: float32[8, 8]):\n"
-    return Source.of_function(head + loops)
+    return ProgramText.of_function(head + loops)
 
 
 @contextmanager
@@ -75,10 +75,10 @@ def test_24_candidates_among_faults(tmp_path: Path) -> None:
 
 def test_wrong_programs_are_found(tmp_path: Path) -> None:
     head = "kernel added(A: float32[8, 8], B: float32[8, 8]):\n"
-    beside = Source.of_function(
+    beside = ProgramText.of_function(
         candidate(1).function + "    B[8, 1] = 1.0\n"  # within the memory of the array's pattern
     )
-    nothing = Source.of_function(head + "    B[0, 0] = A[0, 0] + 1.0\n")
+    nothing = ProgramText.of_function(head + "    B[0, 0] = A[0, 0] + 1.0\n")
     with measurer(tmp_path) as workers:
         found = [
             result.failure

@@ -21,8 +21,8 @@ from ansorc.search.measure import (
     MeasureOptions,
     Measurer,
     MeasureResult,
+    ProgramText,
     RunOptions,
-    Source,
     Workers,
 )
 from ansorc.search.record import Records, current_environment
@@ -52,7 +52,7 @@ def test_a_right_program_is_timed_and_checked(measurer: Measurer) -> None:
 
 def test_steps_are_replayed_lowered_and_timed(measurer: Measurer) -> None:
     split = ["Split", {"stage": "t1", "iterator": "a0", "lengths": [8]}]
-    candidates = [Source.of_steps([]), Source.of_steps([split])]
+    candidates = [ProgramText.of_json([]), ProgramText.of_json([split])]
     for result in measurer.measure(candidates):
         assert result.measurement is not None, result.failure
         assert result.measurement.checked
@@ -74,7 +74,7 @@ def test_a_worker_is_told_what_an_earlier_one_knew_of_the_quiet_machine() -> Non
 
 def test_results_come_in_order_of_submission(measurer: Measurer) -> None:
     candidates = [programs.right(times) for times in (5, 1, 3, 2, 6, 4, 8)]
-    assert [result.source for result in measurer.measure(candidates)] == candidates
+    assert [result.program for result in measurer.measure(candidates)] == candidates
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_results_come_in_order_of_submission(measurer: Measurer) -> None:
         (programs.wrong(), FailureKind.WRONG_RESULT, "candidate rejected: element"),
         (programs.incomplete(), FailureKind.WRONG_RESULT, "1023.* is nan"),
         (programs.overwriting(), FailureKind.CRASH, "SIGSEGV"),
-        (Source.of_function("def nonsense"), FailureKind.LOWERING, "ParseError"),
+        (ProgramText.of_function("def nonsense"), FailureKind.LOWERING, "ParseError"),
         (
-            Source.of_steps([["Split", {"stage": "X", "iterator": "i", "lengths": [8]}]]),
+            ProgramText.of_json([["Split", {"stage": "X", "iterator": "i", "lengths": [8]}]]),
             FailureKind.REFUSED,
             "X",
         ),
@@ -95,7 +95,7 @@ def test_results_come_in_order_of_submission(measurer: Measurer) -> None:
     ids=["crash", "greedy", "wrong", "incomplete", "overwriting", "nonsense", "refused"],
 )
 def test_each_fault_is_one_failure_and_measuring_goes_on(
-    measurer: Measurer, candidate: Source, kind: FailureKind, words: str
+    measurer: Measurer, candidate: ProgramText, kind: FailureKind, words: str
 ) -> None:
     before = measurer.best_s
     results = list(measurer.measure([programs.right(), candidate, programs.right(2)]))
@@ -243,14 +243,14 @@ def test_the_same_failure_again_and_again_ends_the_run_with_its_text() -> None:
         Measurer(programs.task(), options) as measurer,
         pytest.raises(MeasureError, match=r"6 candidates in a row failed alike(.|\n)*Parse"),
     ):
-        seen.extend(measurer.measure([Source.of_function("nonsense")] * 50))
+        seen.extend(measurer.measure([ProgramText.of_function("nonsense")] * 50))
     assert len(seen) == 6
 
 
 def test_programs_are_ranked_by_times_taken_in_turns(measurer: Measurer) -> None:
-    slow, fast, broken = programs.right(40), programs.right(), Source.of_function("nonsense")
+    slow, fast, broken = programs.right(40), programs.right(), ProgramText.of_function("nonsense")
     ranked = measurer.rank([slow, broken, fast])
-    assert [result.source for result in ranked] == [fast, slow, broken]
+    assert [result.program for result in ranked] == [fast, slow, broken]
     assert ranked[0].measurement is not None
     assert ranked[0].measurement.checked
     assert len(ranked[0].measurement.seconds) == RUN.rank_rounds
@@ -269,7 +269,7 @@ def test_programs_that_were_measured_are_not_built_again_to_be_ranked() -> None:
 
 def test_a_wrong_program_loses_alone(measurer: Measurer) -> None:
     ranked = measurer.rank([programs.wrong(), programs.right(5), programs.right()])
-    assert [result.source for result in ranked[:2]] == [programs.right(), programs.right(5)]
+    assert [result.program for result in ranked[:2]] == [programs.right(), programs.right(5)]
     assert ranked[2].failure is not None
     assert ranked[2].failure.kind is FailureKind.WRONG_RESULT
 
@@ -277,12 +277,12 @@ def test_a_wrong_program_loses_alone(measurer: Measurer) -> None:
 def test_a_program_that_kills_the_worker_is_found_out(measurer: Measurer) -> None:
     entered = [programs.right(), programs.crashing(), programs.right(5)]
     (harmful,) = measurer.rank(entered)
-    assert harmful.source == programs.crashing()
+    assert harmful.program == programs.crashing()
     assert harmful.failure is not None
     assert harmful.failure.kind is FailureKind.CRASH
     found = contest(measurer, entered, [1.0] * len(entered))
-    assert [result.source for result in found.ranked] == [programs.right(), programs.right(5)]
-    assert [result.source for result in found.failed] == [programs.crashing()]
+    assert [result.program for result in found.ranked] == [programs.right(), programs.right(5)]
+    assert [result.program for result in found.failed] == [programs.crashing()]
 
 
 def test_a_run_worker_that_is_killed_between_two_programs_is_replaced(measurer: Measurer) -> None:
@@ -339,7 +339,7 @@ with Records.open(sys.argv[2]) as records, Measurer(task, OPTIONS) as measurer:
     while batch := list(itertools.islice(new, 4)):
         for result in measurer.measure(batch):
             records.add(Record.of_result(task.key, result, here))
-            print("done", result.source.key, *measurer.worker_pids(), flush=True)
+            print("done", result.program.key, *measurer.worker_pids(), flush=True)
 """
 
 

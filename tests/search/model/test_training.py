@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +9,10 @@ import numpy as np
 import pytest
 
 from ansorc.errors import RecordError
-from ansorc.schedule import steps_to_json
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles
-from ansorc.search.measure import FailureKind
+from ansorc.search.measure import FailureKind, ProgramText
 from ansorc.search.model import Growth, TreeModel
 from ansorc.search.model.training import predictions, random_folds, trained, training_set
 from ansorc.search.options import SearchOptions
@@ -37,7 +35,7 @@ def records_of(task: Task, count: int, environment: Environment = HERE) -> list[
     cycles = estimated_cycles(extract(sketch, genes, target)).sum(axis=1)
     found: list[Record] = []
     for row, seconds in zip(genes, 1e-9 * cycles, strict=True):
-        text = json.dumps(steps_to_json(sketch.names.to_canonical(steps(sketch, row))))
+        text = ProgramText.encode(steps(sketch, row), sketch.names).steps
         found.append(Record(task.key, text, text, "", environment, float(seconds), checked=True))
     return found
 

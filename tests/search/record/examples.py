@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ansorc import lang
 from ansorc.lang.scalar_type import Scalar
-from ansorc.search.measure.result import FailureKind, Source
+from ansorc.search.measure import FailureKind, ProgramText
 from ansorc.search.record import Environment, Record
 from ansorc.search.task import Task
 
@@ -26,7 +26,7 @@ def task_of(extent: int = 8) -> Task:
 def record_of(
     task_key: str, number: int, median_s: float | None = 1e-3, *, checked: bool = True
 ) -> Record:
-    candidate = Source.of_steps([["Split", {"stage": "B", "lengths": [number]}]])
+    candidate = ProgramText.of_json([["Split", {"stage": "B", "lengths": [number]}]])
     return Record(
         task_key,
         candidate.key,

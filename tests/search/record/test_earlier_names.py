@@ -11,6 +11,7 @@ import pytest
 
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, replay, steps_to_json
+from ansorc.search.measure import ProgramText
 from ansorc.search.programs import build_program, recorded_program
 from ansorc.search.record import Record, Records, export_lines, import_lines
 from ansorc.search.record.schema import SET_ASIDE
@@ -46,10 +47,10 @@ def test_everything_is_found_again(earlier: Path) -> None:
         for task in tasks:
             found = records.all(task.key)
             for record in found:  # in the names of its definition it is what it was
-                steps = json.dumps(steps_to_json(steps_of(task, record)), separators=(",", ":"))
+                steps = ProgramText.of_json(steps_to_json(steps_of(task, record))).steps
                 old.remove((steps, record.median_s, record.created, record.seed))
             assert records.is_winner(found[1])
-            assert all(record.source.key == record.program_key for record in found)
+            assert all(record.program.key == record.program_key for record in found)
     assert len(old) == 1
     with Records.open(earlier) as again:
         assert again.notes == ()

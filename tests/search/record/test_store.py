@@ -18,7 +18,7 @@ from ansorc.search.measure.result import (
     FailureKind,
     Measurement,
     MeasureResult,
-    Source,
+    ProgramText,
 )
 from ansorc.search.record import (
     Record,
@@ -136,7 +136,7 @@ def test_a_task_can_be_built_from_the_file_alone(tmp_path: Path) -> None:
 
 
 def test_a_result_becomes_a_record_with_time_and_version() -> None:
-    candidate = Source.of_steps([])
+    candidate = ProgramText.of_json([])
     timed = MeasureResult(
         candidate, Measurement((3.0, 1.0, 2.0), checked=True), BuildCost(0.25, llvm_s=0.25),
         RunCost(0.25, 0.125, 0.125, 0.25),

@@ -30,7 +30,7 @@ _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
 _STEP_PAGES, _SLOW_NS = 4, 2_000_000
 """Huge pages that are made at a time, and what one may take: small ones for as many bytes take 0.7
-ms, huge ones 0.2, or 4 where a hypervisor has to find the memory (docs/decisions/0107)."""
+ms, huge ones 0.2, or 4 where a hypervisor has to find the memory (docs/decisions/0091)."""
 _CLOCK = f"""\
 define internal i64 @NAME.clock() {ONCE} {{
   %time = alloca {{ i64, i64 }}, align 8

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _RAW, _CAPPED, _MASKED, _PROBABILITIES = range(4)
 """What the fourth output is."""
@@ -63,7 +64,7 @@ class Heads:
         return call.add("reshape", [self.name], shape=shape)
 
 
-def _attention(call: NodeCall) -> Sequence[OnnxValue]:
+def _attention(call: NodeCall) -> Sequence[Value]:
     query, key, value = _heads(call, 0, "q_num_heads"), _cached(call, 1, 4), _cached(call, 2, 5)
     if query.count % key.count or key.count != value.count:
         call.refuse(f"{query.count} heads of queries do not fit {key.count} of keys and values")
@@ -74,7 +75,7 @@ def _attention(call: NodeCall) -> Sequence[OnnxValue]:
     wants_scores = len(outputs) > 3 and bool(outputs[3])
     scores_out, probabilities = _probabilities(call, scores, mode)
     result = mixed_values(call, probabilities, query, value)
-    found: list[OnnxValue] = [result, "", "", ""]
+    found: list[Value] = [result, "", "", ""]
     if len(outputs) > 1:
         found[1], found[2] = key.split(call), value.split(call)
     if wants_scores:

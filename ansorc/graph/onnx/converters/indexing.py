@@ -7,13 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.graph.slices import sliced
 from ansorc.graph.sorting import add_top_k
 from ansorc.ir.aligned import Array
 
 
-def _gather(call: NodeCall) -> OnnxValue:
+def _gather(call: NodeCall) -> Value:
     shape = call.type(0).shape
     axis = call.axis(call.attribute("axis", 0), len(shape))
     known = call.value(1)
@@ -22,7 +23,7 @@ def _gather(call: NodeCall) -> OnnxValue:
     return _taken(call, axis, known)
 
 
-def _taken(call: NodeCall, axis: int, known: Array) -> OnnxValue:
+def _taken(call: NodeCall, axis: int, known: Array) -> Value:
     """Add the elements at places along `axis` that are known: a slice, where they are in a row."""
     shape = call.type(0).shape
     places = np.where(known < 0, known + shape[axis], known).astype(np.int64)
@@ -94,7 +95,7 @@ def _one_hot(call: NodeCall) -> str:
     return call.add("one_hot_values", [call.input(0), call.input(2)], depth=depth, axis=axis)
 
 
-def _top_k(call: NodeCall) -> Sequence[OnnxValue]:
+def _top_k(call: NodeCall) -> Sequence[Value]:
     k = call.ints(1, "the number k")[0] if call.opset >= 10 else call.attribute("k")
     axis = call.axis(call.attribute("axis", -1), call.rank(0))
     largest = bool(call.attribute("largest", 1))
@@ -104,7 +105,7 @@ def _top_k(call: NodeCall) -> Sequence[OnnxValue]:
     return add_top_k(call.builder, call.input(0), int(k), axis, largest=largest)
 
 
-def _compress(call: NodeCall) -> OnnxValue:
+def _compress(call: NodeCall) -> Value:
     condition = np.flatnonzero(call.known(1, "the condition"))
     axis = call.attribute("axis")
     if axis is not None:

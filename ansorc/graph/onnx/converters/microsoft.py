@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.converters.convolution import convolution
 from ansorc.graph.onnx.converters.matmul import gemm_with_bias
 from ansorc.graph.onnx.converters.slices import trilu
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _ACTIVATIONS: Sequence[tuple[str, str, Sequence[tuple[str, float]]]] = (
     ("Relu", "relu", ()),
@@ -119,7 +120,7 @@ def _gemm_fast_gelu(call: NodeCall) -> str:
     return call.add("gelu", [data], approximate=True)
 
 
-def _skip_layer_norm(call: NodeCall) -> Sequence[OnnxValue]:
+def _skip_layer_norm(call: NodeCall) -> Sequence[Value]:
     shift = [call.input(3)] if call.has(3) else []
     total = _total(call, 4)
     epsilon = call.attribute("epsilon", 1e-12)
@@ -131,7 +132,7 @@ def _skip_layer_norm(call: NodeCall) -> Sequence[OnnxValue]:
     return _with_total(call, result, total)
 
 
-def _skip_rms_norm(call: NodeCall) -> Sequence[OnnxValue]:
+def _skip_rms_norm(call: NodeCall) -> Sequence[Value]:
     total = _total(call, 3)
     epsilon = call.attribute("epsilon", 1e-12)
     result = call.add("rms_norm", [total, call.input(2)], epsilon=epsilon)
@@ -144,7 +145,7 @@ def _total(call: NodeCall, bias: int) -> str:
     return call.add("add", [total, call.input(bias)]) if call.has(bias) else total
 
 
-def _with_total(call: NodeCall, result: str, total: str) -> Sequence[OnnxValue]:
+def _with_total(call: NodeCall, result: str, total: str) -> Sequence[Value]:
     """The outputs: the result, two statistics that only training has, and the sum."""
     outputs = call.node.outputs
     if any(outputs[1:3]):
@@ -156,7 +157,7 @@ def _group_norm(call: NodeCall) -> str:
     return _normalised_groups(call, call.input(0))
 
 
-def _skip_group_norm(call: NodeCall) -> Sequence[OnnxValue]:
+def _skip_group_norm(call: NodeCall) -> Sequence[Value]:
     shape, skip = call.type(0).shape, call.input(3)
     if call.rank(3) == 2:
         wide = (shape[0], 1, 1, shape[3]) if call.attribute("channels_last", 1) else None

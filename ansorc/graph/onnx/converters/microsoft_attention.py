@@ -8,15 +8,16 @@ from itertools import pairwise
 
 import numpy as np
 
+from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.converters.attention import Heads, mixed_values, scores_of
 from ansorc.graph.onnx.converters.quantized import integer_product
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _FILTER = -10000.0
 """What is added to scores that a mask rules out, unless an attribute says another number."""
 
 
-def _multi_head(call: NodeCall) -> Sequence[OnnxValue]:
+def _multi_head(call: NodeCall) -> Sequence[Value]:
     heads = int(call.attribute("num_heads"))
     query, key, value = _projected(call, heads)
     query, key, value = _with_bias(call, [query, key, value])
@@ -31,13 +32,13 @@ def _multi_head(call: NodeCall) -> Sequence[OnnxValue]:
         )
     mask = _added_mask(call, 4, 5, (query.shape[0], query.length, key.length))
     scores, result = _attended(call, query, key, value, mask, past)
-    found: list[OnnxValue] = [result, "", "", scores]
+    found: list[Value] = [result, "", "", scores]
     if len(call.node.outputs) > 1:
         found[1], found[2] = key.split(call), value.split(call)
     return found[: len(call.node.outputs)]
 
 
-def _attention(call: NodeCall) -> Sequence[OnnxValue]:
+def _attention(call: NodeCall) -> Sequence[Value]:
     if call.attribute("do_rotary", 0):
         call.refuse("rotary positions inside of it are not supported; use RotaryEmbedding before")
     _refuse_shared_buffers(call, (6,))
@@ -47,7 +48,7 @@ def _attention(call: NodeCall) -> Sequence[OnnxValue]:
     return _self_attention(call, product, (3, 4, 5))
 
 
-def _quantized_attention(call: NodeCall) -> Sequence[OnnxValue]:
+def _quantized_attention(call: NodeCall) -> Sequence[Value]:
     if call.attribute("do_rotary", 0):
         call.refuse("rotary positions inside of it are not supported; use RotaryEmbedding before")
     _refuse_shared_buffers(call, ())
@@ -58,7 +59,7 @@ def _quantized_attention(call: NodeCall) -> Sequence[OnnxValue]:
     return _self_attention(call, product, (5, 8, -1))
 
 
-def _self_attention(call: NodeCall, product: str, places: Sequence[int]) -> Sequence[OnnxValue]:
+def _self_attention(call: NodeCall, product: str, places: Sequence[int]) -> Sequence[Value]:
     """Attention of queries, keys and values that lie side by side in the last dimension.
 
     `places` are those of the mask, of earlier keys and values, and of what is added to scores.
@@ -228,7 +229,7 @@ def _part(call: NodeCall, data: str, axis: int, begin: int, end: int) -> str:
     return call.add("slice", [data], begin=first, end=behind)
 
 
-def _embedding_norm(call: NodeCall) -> Sequence[OnnxValue]:
+def _embedding_norm(call: NodeCall) -> Sequence[Value]:
     """Words, positions and segments, added and normalised; and how many words count."""
     batch, length = call.type(0).shape
     total = call.add("take", [call.input(2), call.input(0)], axis=0)
@@ -242,7 +243,7 @@ def _embedding_norm(call: NodeCall) -> Sequence[OnnxValue]:
         total = call.add("add", [total, segments])
     epsilon = float(call.attribute("epsilon", 1e-12))
     result = call.add("layer_norm", [total, call.input(5), call.input(6)], epsilon=epsilon)
-    outputs: list[OnnxValue] = [result, np.zeros(batch, np.int32), total]
+    outputs: list[Value] = [result, np.zeros(batch, np.int32), total]
     if call.has(7) and len(call.node.outputs) > 1 and call.node.outputs[1]:
         is_word = call.add("equal", [call.input(7), call.scalar(1, call.input(7))])
         outputs[1] = call.add("sum", [call.add("cast", [is_word], dtype="int32")], axis=[1])

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _TRAINED_SINCE = 14
 """The version from which on a batch norm says that it takes the statistics of its batch."""
 
 
-def _batch_norm(call: NodeCall) -> OnnxValue | Sequence[OnnxValue]:
+def _batch_norm(call: NodeCall) -> Value | Sequence[Value]:
     if call.attribute("training_mode", 0) and call.opset >= _TRAINED_SINCE:
         return _batch_norm_of_batch(call)
     if len([name for name in call.node.outputs if name]) > 1:
@@ -41,7 +42,7 @@ def _batch_norm_of(call: NodeCall, data: str, vectors: Sequence[str]) -> str:
     return call.add("batch_norm_inference", [data, *vectors], axis=1, epsilon=epsilon)
 
 
-def _batch_norm_of_batch(call: NodeCall) -> Sequence[OnnxValue]:
+def _batch_norm_of_batch(call: NodeCall) -> Sequence[Value]:
     """By the statistics of the batch itself; and the running ones, moved towards them."""
     data, rank = call.input(0), call.rank(0)
     axes, momentum = [0, *range(2, rank)], float(call.attribute("momentum", 0.9))

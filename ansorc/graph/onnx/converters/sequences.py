@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxItem, OnnxSequence, OnnxValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxItem, OnnxSequence
 from ansorc.graph.slices import sliced
-from ansorc.graph.tensor_type import TensorType
 
 
 def _construct(call: NodeCall) -> OnnxItem:
@@ -69,7 +69,7 @@ def _split(call: NodeCall) -> OnnxItem:
     )
 
 
-def _part(call: NodeCall, axis: int, begin: int, end: int, *, drops: bool) -> OnnxValue:
+def _part(call: NodeCall, axis: int, begin: int, end: int, *, drops: bool) -> Value:
     """The input from `begin` to `end` along an axis, which may be dropped."""
     value = call.value(0)
     if value is not None:
@@ -86,7 +86,7 @@ def _concat(call: NodeCall) -> OnnxItem:
         call.refuse("its sequence is empty")
     is_new = bool(call.attribute("new_axis", 0))
     known = [one for one in items if not isinstance(one, str)]
-    kinds = [_type(call, one) for one in items]
+    kinds = [call.type_of_value(one) for one in items]
     rank = len(kinds[0].shape) + is_new
     axis = call.axis(int(call.attribute("axis")), rank)
     if len(known) == len(items):
@@ -99,11 +99,7 @@ def _concat(call: NodeCall) -> OnnxItem:
     return call.add("stack" if is_new else "concat", names, axis=axis)
 
 
-def _type(call: NodeCall, value: OnnxValue) -> TensorType:
-    return call.builder.type(value) if isinstance(value, str) else TensorType.of_array(value)
-
-
-def _tensor(call: NodeCall, place: int) -> OnnxValue:
+def _tensor(call: NodeCall, place: int) -> Value:
     """An input that must be a tensor, known values with their values."""
     value = call.value(place)
     return call.input(place) if value is None else value

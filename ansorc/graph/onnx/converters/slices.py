@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.graph.slices import sliced
 
 _PADS = {"constant": "pad", "edge": "edge_pad", "reflect": "reflect_pad", "wrap": "wrap_pad"}
 _PAD_INPUTS_SINCE, _SLICE_INPUTS_SINCE, _SPLIT_INPUTS_SINCE = 11, 10, 13
 
 
-def _slice(call: NodeCall) -> OnnxValue:
+def _slice(call: NodeCall) -> Value:
     shape = call.type(0).shape
     if call.opset < _SLICE_INPUTS_SINCE:
         starts, ends = call.attribute("starts"), call.attribute("ends")
@@ -32,7 +33,7 @@ def _slice(call: NodeCall) -> OnnxValue:
     return sliced(call.builder, call.input(0), ranges)
 
 
-def _split(call: NodeCall) -> list[OnnxValue]:
+def _split(call: NodeCall) -> list[Value]:
     shape = call.type(0).shape
     axis = call.axis(call.attribute("axis", 0), len(shape))
     lengths = call.attribute("split")
@@ -42,7 +43,7 @@ def _split(call: NodeCall) -> list[OnnxValue]:
         count = call.attribute("num_outputs", len(call.node.outputs))
         each = -(-shape[axis] // count)
         lengths = [each] * (count - 1) + [shape[axis] - each * (count - 1)]
-    found: list[OnnxValue] = []
+    found: list[Value] = []
     start = 0
     for length in lengths:
         ranges = [range(extent) for extent in shape]
@@ -52,13 +53,13 @@ def _split(call: NodeCall) -> list[OnnxValue]:
     return found
 
 
-def _concat(call: NodeCall) -> OnnxValue:
+def _concat(call: NodeCall) -> Value:
     axis = call.axis(call.attribute("axis", 1), call.rank(0))
     parts = [call.input(d) for d in range(call.count) if call.type(d).elements]
     return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
 
 
-def _tile(call: NodeCall) -> OnnxValue:
+def _tile(call: NodeCall) -> Value:
     repeats = call.ints(1, "the repeats")
     if min(repeats, default=1) < 1:
         shape = [e * n for e, n in zip(call.type(0).shape, repeats, strict=True)]
@@ -66,7 +67,7 @@ def _tile(call: NodeCall) -> OnnxValue:
     return call.add("tile", [call.input(0)], repeats=repeats)
 
 
-def _pad(call: NodeCall) -> OnnxValue:
+def _pad(call: NodeCall) -> Value:
     rank, value, filler = call.rank(0), 0.0, ""
     if call.opset < _PAD_INPUTS_SINCE:
         pads = list(call.attribute("pads") or call.attribute("paddings"))
@@ -89,7 +90,7 @@ def _pad(call: NodeCall) -> OnnxValue:
 
 def padded(
     call: NodeCall, before: Sequence[int], after: Sequence[int], mode: str, value: float | str
-) -> OnnxValue:
+) -> Value:
     """Add the first input with margins; negative ones cut. `value` may be a tensor of the graph."""
     if mode not in _PADS:
         call.refuse(f"there is no mode '{mode}'")
@@ -113,7 +114,7 @@ def padded(
     return call.add("pad", [data], value=int(value) if is_integer else value, **margins)
 
 
-def _center_crop_pad(call: NodeCall) -> OnnxValue:
+def _center_crop_pad(call: NodeCall) -> Value:
     shape, wanted = call.type(0).shape, call.ints(1, "the new shape")
     axes = call.attribute("axes") or list(range(len(shape)))
     before, after = [0] * len(shape), [0] * len(shape)

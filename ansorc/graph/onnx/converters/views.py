@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.model import numpy_name
-from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxValue
+from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.dtype import dtype
 
 _AXES_ARE_INPUTS_SINCE = 13
 
 
-def _shape(call: NodeCall) -> OnnxValue:
+def _shape(call: NodeCall) -> Value:
     shape = call.type(0).shape
     begin, end = call.attribute("start", 0), call.attribute("end", len(shape))
     return np.array(shape[begin:end], np.int64)
@@ -96,7 +97,7 @@ def _space_to_depth(call: NodeCall) -> str:
     )
 
 
-def _eye_like(call: NodeCall) -> OnnxValue:
+def _eye_like(call: NodeCall) -> Value:
     given, shape = call.attribute("dtype"), call.type(0).shape
     name = numpy_name(given) if given else str(call.type(0).dtype)
     return np.eye(shape[0], shape[1], int(call.attribute("k", 0)), dtype(name).numpy)
@@ -105,7 +106,7 @@ def _eye_like(call: NodeCall) -> OnnxValue:
 def _only_known(what: str) -> Converter:
     """An operator whose result has a shape that depends on values."""
 
-    def convert(call: NodeCall) -> OnnxValue:
+    def convert(call: NodeCall) -> Value:
         for place in range(call.count):
             if call.has(place):
                 call.known(place, what)

@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from ansorc.graph.importing.values import Value
 from ansorc.graph.slices import sliced
 from ansorc.graph.sorting import add_top_k
 from ansorc.graph.torch.model import TorchRef
-from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import INT64, dtype
 
@@ -363,7 +364,7 @@ def _scatter(combine: str) -> TorchConverter:
     return convert
 
 
-def _scatter_reduce(call: TorchCall) -> TorchValue | Sequence[TorchValue]:
+def _scatter_reduce(call: TorchCall) -> Value | Sequence[Value]:
     combine = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(call.get("reduce"))
     if combine is None or not call.get("include_self", True):
         call.refuse(

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ansorc.graph.importing.values import Value
 from ansorc.graph.slices import sliced
-from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 
 
-def part_along(call: TorchCall, data: str, axis: int, places: range) -> TorchValue:
+def part_along(call: TorchCall, data: str, axis: int, places: range) -> Value:
     """Return the elements of `data` at some places of an axis; an empty part is known."""
     ranges = [range(extent) for extent in call.builder.type(data).shape]
     ranges[axis] = places
@@ -23,13 +24,13 @@ def _range(call: TorchCall, extent: int) -> range:
     return range(*slice(call.get("start"), call.get("end"), step).indices(extent))
 
 
-def _slice(call: TorchCall) -> TorchValue:
+def _slice(call: TorchCall) -> Value:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", 0), len(shape))
     return part_along(call, call.input("self"), axis, _range(call, shape[axis]))
 
 
-def _narrow(call: TorchCall) -> TorchValue:
+def _narrow(call: TorchCall) -> Value:
     shape = call.type("self").shape
     axis, start = call.axis(call.get("dim"), len(shape)), int(call.get("start"))
     begin = start + shape[axis] if start < 0 else start
@@ -37,7 +38,7 @@ def _narrow(call: TorchCall) -> TorchValue:
     return part_along(call, call.input("self"), axis, places)
 
 
-def _select(call: TorchCall) -> TorchValue:
+def _select(call: TorchCall) -> Value:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim"), len(shape))
     index = int(call.get("index"))
@@ -47,14 +48,14 @@ def _select(call: TorchCall) -> TorchValue:
     return call.reshape(found, new) if isinstance(found, str) else found.reshape(new)
 
 
-def _split(call: TorchCall) -> Sequence[TorchValue]:
+def _split(call: TorchCall) -> Sequence[Value]:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", 0), len(shape))
     given = call.get("split_sizes", call.get("split_size"))
     if isinstance(given, int):
         starts = range(0, shape[axis], given)
         given = [min(given, shape[axis] - start) for start in starts]
-    found: list[TorchValue] = []
+    found: list[Value] = []
     start = 0
     for place, length in enumerate(given):
         where = range(start, start + length) if place in call.node.used else range(start, start + 1)
@@ -63,7 +64,7 @@ def _split(call: TorchCall) -> Sequence[TorchValue]:
     return found
 
 
-def _diagonal(call: TorchCall) -> TorchValue:
+def _diagonal(call: TorchCall) -> Value:
     """A diagonal of matrices, as every (columns + 1)th of their elements."""
     shape = call.type("self").shape
     axes = [call.axis(call.get(name, d), len(shape)) for d, name in enumerate(("dim1", "dim2"))]
@@ -111,10 +112,10 @@ def _patches(call: TorchCall) -> list[list[int]]:
     return [call.each(name, 2) for name in ("kernel_size", "dilation", "padding", "stride")]
 
 
-def _unbind(call: TorchCall) -> Sequence[TorchValue]:
+def _unbind(call: TorchCall) -> Sequence[Value]:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", 0), len(shape))
-    new, found = [*shape[:axis], *shape[axis + 1 :]], list[TorchValue]()
+    new, found = [*shape[:axis], *shape[axis + 1 :]], list[Value]()
     for place in range(shape[axis]):
         part = part_along(call, call.input("self"), axis, range(place, place + 1))
         found.append(call.reshape(part, new) if isinstance(part, str) else part.reshape(new))
@@ -210,7 +211,7 @@ def _copy(call: TorchCall) -> str:
 def _pad(operator: str) -> TorchConverter:
     """Margins, given for the last dimension first; negative ones cut."""
 
-    def convert(call: TorchCall) -> TorchValue:
+    def convert(call: TorchCall) -> Value:
         shape, pads = call.type("self").shape, call.get("pad", call.get("padding"))
         before, after = [0] * len(shape), [0] * len(shape)
         for d in range(len(pads) // 2):

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ansorc.graph.torch.torch_call import TorchCall, TorchConverter, TorchValue
+from ansorc.graph.importing.values import Value
+from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 
 
 def _reshape(call: TorchCall) -> str:
@@ -71,7 +72,7 @@ def _pixel_shuffle(call: TorchCall) -> str:
 def _filled(value: float | None) -> TorchConverter:
     """Equal values, of a shape that is known; `value` None: the argument says which."""
 
-    def convert(call: TorchCall) -> TorchValue:
+    def convert(call: TorchCall) -> Value:
         kind, number = call.result, value
         if number is None:
             found = call.value("fill_value")

@@ -1,0 +1,1 @@
+"""What all importers of networks share: values, calls of converters, whose fault a failure is."""
