@@ -15,6 +15,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 from ansorc.schedule import replay
+from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, Root
 from ansorc.schedule.state import State
 from ansorc.search.cpu.default import default_steps
@@ -55,9 +56,9 @@ def computed_elements(state: State) -> float:
     for stage in state.stages:
         if not stage.is_inlined:
             wanted += prod(axis.extent for axis in stage.op.axes)
-            runs = prod(int(np.max(extent)) for extent in stage.region)
+            runs = prod(int(as_array(extent)) for extent in stage.region)
             for target, count in state.chain(stage):
-                runs *= prod(int(np.max(loop.extent)) for loop in target.iterators[:count])
+                runs *= prod(int(as_array(loop.extent)) for loop in target.iterators[:count])
             computed += runs
     return computed / wanted
 
@@ -89,7 +90,8 @@ def test_work_grows_with_the_number_of_stages_only() -> None:
         genes = sample_on_cpu(sketch, 1, np.random.default_rng(0))
         state = replay(sketch.dag, steps(sketch, genes[0]))
         per_tile = [
-            prod(int(extent) for extent in stage.region) / prod(a.extent for a in stage.op.axes)
+            prod(int(as_array(extent)) for extent in stage.region)
+            / prod(a.extent for a in stage.op.axes)
             for stage in state.stages
             if isinstance(stage.attach, At)
         ]
