@@ -52,8 +52,8 @@ SPACE_USERS = {"ansorc.cli.no_device"}
 PASSES = "ansorc.ir.passes"
 REGISTRY = "ansorc.target.platforms"
 PLATFORM_NAMES = {"cpu", "cuda"}
-ASKS_FOR_GPUS = ("ansorc.target", "ansorc.codegen", "ansorc.cli", "ansorc.fleet", PAPER)
-"""Where programs are not searched; and one of the paper's features says so."""
+ASKS_FOR_GPUS = ("ansorc.target", "ansorc.codegen", "ansorc.cli", "ansorc.fleet")
+"""Where programs are not searched."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 50, 8
 
 

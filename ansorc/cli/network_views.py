@@ -18,7 +18,7 @@ NETWORK_VIEWS = {
     "graph": "the nodes as they were imported",
     "optimized-graph": "the nodes after all rewrites",
     "tasks": "the kernels, equal ones together, with their work",
-    "memory": "where intermediate tensors lie, and when",
+    "memory": "the offsets and lifetimes of intermediate tensors",
 }
 
 

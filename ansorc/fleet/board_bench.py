@@ -52,7 +52,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class RunOrder:
-    """How programs are run."""
+    """Options for running programs."""
 
     options: RunOptions
     limit_s: float
@@ -119,7 +119,7 @@ class BoardBench:
             if times.digests not in self._verdicts:
                 failure = Failure.of(
                     FailureKind.WRONG_RESULT,
-                    "candidate rejected: beside others it gave other bits than alone",
+                    "candidate rejected: together with others it gave other bits than alone",
                 )
                 trials[n] = failure, cost
         return trials

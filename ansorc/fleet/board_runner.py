@@ -18,7 +18,7 @@ from ansorc.search.measure.options import RunOptions
 
 _PIECE = MOST_PAYLOAD - 64
 _CODE_ARRAY = 0
-"""Where object code waits to be loaded."""
+"""The number of the array for object code that is loaded later."""
 _ARRAYS = 1024
 MOST_PROGRAMS = 16
 """Of one trial."""
@@ -30,7 +30,7 @@ _GRACE_S = 30.0
 
 
 class TrialOutcome(IntEnum):
-    """How a trial ended."""
+    """The end of a trial."""
 
     DONE = 0
     STATUS = 1
@@ -105,7 +105,7 @@ class ProgramTimes:
     seconds: tuple[float, ...]
     stopped_early: bool
     digests: bytes
-    """Of all outputs after the first call: equal ones have equal bits."""
+    """Digest of all outputs after the first call: equal digests mean equal bits."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class TrialReport:
     """The kernel's status, the signal, or the number of the output."""
     stage: str
     program: int
-    """Which was at work when it failed."""
+    """The program that ran when the trial failed."""
     times: tuple[ProgramTimes, ...]
     """Of each program, if it was done."""
 
@@ -141,7 +141,7 @@ class TrialReport:
 class BoardRunner:
     """A runner that `command` started, and what its machine is.
 
-    Methods raise LinkError where it is lost, and RefusedError where it does not do what it is told.
+    Methods raise LinkError if the runner is lost, and RefusedError if it refuses a request.
     """
 
     def __init__(self, command: str) -> None:

@@ -1,4 +1,4 @@
-"""What a runner says of its machine, as a target and as the environment of its times."""
+"""The machine that a runner reports, as a target and as the environment of its times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS = {16: "hwcap", 26: "hwcap2"}
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 _LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 EMULATED = "emulated "
-"""What the processor's name begins with in the environment of records made in an emulator."""
+"""Beginning of the processor's name in the environment of records from an emulator."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a fleet does now, as its scheduler and its devices tell: for people and for scripts."""
+"""The status of a fleet, as its scheduler and its devices report it: for people and scripts."""
 
 from __future__ import annotations
 

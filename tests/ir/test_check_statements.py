@@ -225,9 +225,9 @@ def test_a_key_does_not_see_checks() -> None:
 
 
 MISTAKES: list[tuple[Callable[[ac.Scalar], ac.Scalar], str]] = [
-    (lambda a: ac.checked(a, True, "x"), "a Python bool is no condition of the program"),
+    (lambda a: ac.checked(a, True, "x"), "a Python bool is not a condition of the program"),
     (lambda a: ac.checked(a, a, "x"), "checked needs a bool, not"),
-    (lambda a: ac.checked(a, a > 0.0, "x", a), r"tells up to 4 integers; cast the others"),
+    (lambda a: ac.checked(a, a > 0.0, "x", a), r"reports up to 4 integers; cast the others"),
 ]
 
 

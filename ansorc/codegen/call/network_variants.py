@@ -87,14 +87,14 @@ class NetworkVariants:
         shapes = [_shape(array) for array in arrays[: len(inputs)]]
         if None in shapes:
             return self.modules[0]  # which says what is no array
-        found = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
-        if found is None:
+        module = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
+        if module is None:
             given = ", ".join(
                 f"{param.name}: {_text(shape or ())}"
                 for param, shape in zip(inputs, shapes, strict=True)
             )
-            raise CallError(f"{self.name} has no program for {given}; it has {self._known()}")
-        return found
+            raise CallError(f"{self.name} has no program for {given}; it has {self._list_shapes()}")
+        return module
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write all for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.
@@ -111,9 +111,9 @@ class NetworkVariants:
         return network_backend_of(target).save_variants(file_path(path), self._plan, target)
 
     def __repr__(self) -> str:
-        return f"<network {self.name} for {self._known()}>"
+        return f"<network {self.name} for {self._list_shapes()}>"
 
-    def _known(self) -> str:
+    def _list_shapes(self) -> str:
         return " | ".join(shapes_text(module.signature) for module in self.modules)
 
 

@@ -16,7 +16,7 @@ from ansorc.ir.arith.integer import negative_when
 from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
-from ansorc.ir.passes.code_size import executed_stores
+from ansorc.ir.passes.code_size import count_stores
 from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store, statements, substatements
 
 _TILE_KINDS = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
@@ -157,7 +157,7 @@ class TestFinder:
     def _work(self, stmt: Stmt) -> int:
         known = self._stores.get(id(stmt))
         if known is None:
-            known = self._stores[id(stmt)] = stmt, executed_stores(stmt)
+            known = self._stores[id(stmt)] = stmt, count_stores(stmt)
         return known[1]
 
     def _choices_of(self, store: Store) -> tuple[tuple[Linear[Atom], bool], ...]:

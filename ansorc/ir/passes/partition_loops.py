@@ -22,7 +22,7 @@ from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.simplify import Simplifier
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Exchange, Expr, Select, Var
 from ansorc.ir.node import Node, rewrite, walk
-from ansorc.ir.passes.code_size import emitted_statements
+from ansorc.ir.passes.code_size import count_statements
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
 from ansorc.ir.stmt import (
     Allocate,
@@ -185,7 +185,7 @@ class _Partition:
         return _chain(cuts, parts)
 
     def _fits(self, old: Stmt, new: Sequence[Stmt]) -> bool:
-        extra = sum(map(emitted_statements, new)) - emitted_statements(old)
+        extra = sum(map(count_statements, new)) - count_statements(old)
         if extra > self._room:
             return False
         self._room -= max(0, extra)
@@ -201,7 +201,7 @@ class _Partition:
         tests = list(self._finder.tests(part))
         if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or not self._by_choice:
             return [test for test in tests if test.is_guard or test.is_cut_off]
-        if emitted_statements(loop.body) <= _SMALL:
+        if count_statements(loop.body) <= _SMALL:
             return tests
         return [test for test in tests if not (test.is_guard and test.is_of_a_tile_inside())]
 

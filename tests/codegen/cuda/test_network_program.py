@@ -13,7 +13,7 @@ from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
-from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, NetworkPlan, PlaceKind
 from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.graph.builder import GraphBuilder
@@ -78,7 +78,7 @@ def test_a_network_is_one_text_whose_kernels_are_there_once() -> None:
     assert launches.workspace_bytes == plan.signature.workspace_bytes
 
 
-def expected_place(plan: NetworkPlan, place: Place) -> tuple[int, int]:
+def expected_place(plan: NetworkPlan, place: BufferSlot) -> tuple[int, int]:
     """Which parameter of the launches a place is in, and where."""
     first_output, weights = len(plan.inputs), len(plan.inputs) + len(plan.outputs)
     return {

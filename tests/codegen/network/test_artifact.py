@@ -19,7 +19,7 @@ from ansorc.codegen.call.network_module import NetworkModule, build_network
 from ansorc.codegen.llvm.network import driver, native_network
 from ansorc.codegen.network import artifact as network_artifact
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan
-from ansorc.codegen.network.weights import joined_weights
+from ansorc.codegen.network.weights import join_weights
 from ansorc.codegen.package import manifest
 from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError
@@ -323,7 +323,7 @@ def with_large_weights(seed: float) -> NetworkModule:
     text += f"    for i in 0..{ROWS}:\n        Y[i] = X[i] + W[i]\n"
     weights = np.zeros(1 << 20, np.float32)
     weights[777777] = seed
-    memory, (place,) = joined_weights([weights])
+    memory, (place,) = join_weights([weights])
     x, y = plans.array("x", ROWS), plans.array("y", ROWS, is_output=True)
     call = KernelCall(0, (plans.source(), plans.constant(place), plans.result()), "sum")
     kernel = compile_function(parse(text), plans.NATIVE)
