@@ -195,11 +195,13 @@ class _Partition:
         """Return the tests in `part` of the body that the variable of `loop` should decide.
 
         Selects in a loop that becomes copies are left to the code generator, and those in lanes are
-        masked. If the body is large, guards of tiles further inside are decided where the tiles
+        masked; indices that are cut off would make lanes gather. If the body is large, guards of tiles further inside are decided where the tiles
         begin, so that only the tiles are copied.
         """
         tests = list(self._finder.tests(part))
-        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or not self._by_choice:
+        if not self._by_choice:
+            return [test for test in tests if test.is_guard]
+        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
             return [test for test in tests if test.is_guard or test.is_cut_off]
         if count_statements(loop.body) <= _SMALL:
             return tests
