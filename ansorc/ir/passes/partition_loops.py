@@ -195,8 +195,8 @@ class _Partition:
         """Return the tests in `part` of the body that the variable of `loop` should decide.
 
         Selects in a loop that becomes copies are left to the code generator, and those in lanes are
-        masked; indices that are cut off would make lanes gather. If the body is large, guards of tiles further inside are decided where the tiles
-        begin, so that only the tiles are copied.
+        masked; indices that are cut off would make lanes gather. If the body is large, guards of
+        tiles further inside are decided where the tiles begin, so that only the tiles are copied.
         """
         tests = list(self._finder.tests(part))
         if not self._by_choice:
