@@ -112,20 +112,23 @@ def _region(
 def settle(state: State, step: Step, before: State, *, within: str = "") -> State:
     """Update the regions of all attached stages after `step`, or refuse the step.
 
-    A refusal shows the state `before`. If `within` names a stage, only its loops have changed, and
-    the regions of stages outside of them are kept.
+    A refusal shows the state `before`. Regions change in the nests that the step changed alone. If
+    `within` names a stage, only its loops have changed, and the regions of stages outside of them
+    are kept.
 
     A stage whose loops were already changed keeps its region: a step that would alter it comes too
     late. A reader must stay inside the loop in which its source is computed.
     """
     changed = {within}
+    nests = set[str]() if within else _changed_nests(state, before)
     for name in [s.name for s in reversed(state.stages) if isinstance(s.attach, At)]:
         stage = state.stage(name)
         assert isinstance(stage.attach, At)
         # What the threads of a block share is read over loops further out, too.
         around = state.chain(stage) if stage.scope == "shared" else ()
         is_inside = any(outer.name in changed for outer, _ in around)
-        if not within or stage.attach.stage in changed or is_inside:
+        is_changed = stage.attach.stage in changed or is_inside
+        if is_changed or (not within and state.root(stage).name in nests):
             state = _settle_stage(state, stage, stage.attach, (step, before))
             if state.stage(name) is not stage:
                 changed.add(name)
@@ -133,6 +136,16 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
         if complaint := unfit_layout(state, tensor):
             step.refuse(before, f"the layout of '{tensor}' is rewritten, but then {complaint}")
     return state
+
+
+def _changed_nests(state: State, before: State) -> set[str]:
+    """Return the root stages whose nests have, or had, a stage that is not the same in both."""
+    return {
+        one.root(stage).name
+        for one, other in ((state, before), (before, state))
+        for stage in one.stages
+        if other.find(stage.name) is not stage
+    }
 
 
 def unfit_layout(state: State, tensor: str) -> str:

@@ -25,6 +25,7 @@ from ansorc.schedule import (
 from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.call_threads import known_threads
+from ansorc.search.default import default_steps
 from ansorc.search.measure import CachePolicy, ProgramText
 from ansorc.search.record import (
     Environment,
@@ -34,7 +35,6 @@ from ansorc.search.record import (
     current_environment,
     is_missing,
 )
-from ansorc.search.space import search_space
 from ansorc.search.task import Task
 from ansorc.target import Target
 from ansorc.target.units import seconds_text
@@ -110,9 +110,8 @@ def default_program(
     whether stages may be computed by other definitions; `like`: programs, for other extents, in
     whose layouts the constants are there already.
     """
-    space = search_space(task.target)
     begin = time.perf_counter()
-    chosen = space.default_steps(
+    chosen = default_steps(
         task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
     )
     _LOG.info(

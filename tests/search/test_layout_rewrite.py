@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.options import SearchOptions
 from ansorc.search.programs import build_program, recorded_program
 from ansorc.search.record import Record, Records, export_lines, import_lines

@@ -20,7 +20,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.stmt import Function
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.support.element_chains import KINDS, SHAPE, chain, expected
 

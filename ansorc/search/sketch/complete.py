@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -240,7 +240,7 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
             choices += [ParallelLoops(stage.name, loops)] if loops else []
         if not stage.is_inlined and stage.op.reduce_axes:
             choices.append(UnrollLimit(stage.name, unroll_limits))
-    return replace(partial.sketch(), choices=tuple(choices))
+    return partial.sketch(tuple(choices))
 
 
 BEST_PLACES = Placement(_best_placed, marked_last)

@@ -15,7 +15,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.space import design_space, steps
 from tests.support.assumed import executable
