@@ -44,8 +44,9 @@ demo: .venv/core
 	    -L$(OUT) -l:digits.so -pthread -Wl,-rpath,'$$ORIGIN' -o $(OUT)/classify
 	$(OUT)/classify $(OUT)/digits.bin
 
-# Many tests start processes, which begin in half the time where modules are compiled already; no process does
-# it for the next one where PYTHONDONTWRITEBYTECODE is set.
+# Many tests start processes, which begin in half the time where modules are compiled already; where
+# PYTHONDONTWRITEBYTECODE is set, no process does it for the next one.
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/dev
 	$(BIN)/python -m compileall -q ansorc
 	$(BIN)/python -m pytest -n 2 -q $(PATHS)

@@ -16,44 +16,44 @@ def ansorc_version() -> str:
 
 
 class Pictured(Protocol):
-    """What can show its loops with some lines marked."""
+    """An object that can show its loops with some lines marked."""
 
     def picture(self, spots: Sequence[Spot]) -> str:
-        """Return the loops, one a line, those of `spots` marked."""
+        """Return the loops, one in each line, with those of `spots` marked."""
         ...
 
 
 class AnsorcError(Exception):
-    """All errors of ansorc: what a user can provoke, but for `InternalError` and `IRError`.
+    """Base of all errors of ansorc. Users cause all of them but `InternalError` and `IRError`.
 
-    The command line prints its text alone.
+    The command line prints the text without a traceback.
     """
 
 
 class LanguageError(AnsorcError):
-    """A tensor expression that has no meaning (wrong rank, mixed dtypes, a cycle, a bad name)."""
+    """A tensor expression is invalid (wrong rank, mixed dtypes, a cycle, a bad name)."""
 
 
 class UnhashableError(LanguageError, TypeError):
-    """An element that is looked up in a set or a dict; what asks whether it may be has its no."""
+    """An element was looked up in a set or a dict; elements cannot be hashed."""
 
 
 class ArgumentError(AnsorcError):
-    """An argument of a public function that is of another type than it takes."""
+    """An argument of a public function has a type that the function does not accept."""
 
 
 class GraphError(AnsorcError):
-    """A network that has no meaning, or that cannot be read."""
+    """A network is invalid, unsupported or cannot be read."""
 
 
 class EmptyTensorError(GraphError):
-    """A tensor without elements, which kernels do not have."""
+    """A tensor has no elements, which kernels do not support."""
 
 
 class InternalError(AnsorcError):
-    """A fault of ansorc itself, found by its own checks: nothing that its user could do better.
+    """A fault of ansorc itself, found by its own checks; no mistake of the user.
 
-    `what` happened, and `report` says what somebody who mends it needs to see.
+    `what` says what happened; `report` is the information that is needed to fix it.
     """
 
     def __init__(self, what: str, report: str) -> None:
@@ -66,7 +66,7 @@ class InternalError(AnsorcError):
 
 
 class ScheduleError(AnsorcError):
-    """A step that the state refuses because it would change the meaning of the program.
+    """A step is refused because it would change the meaning of the program.
 
     `step` and `state`, the program before it, are kept as they are and rendered only when somebody
     reads the message, because the search throws thousands of refusals away. `spots` are the loops
@@ -85,14 +85,14 @@ class ScheduleError(AnsorcError):
 
 
 class RuleError(AnsorcError):
-    """A derivation rule that cannot be registered or found."""
+    """A sketch rule cannot be registered or found."""
 
 
 class IRError(AnsorcError):
-    """A loop program that breaks the rules of the IR, as the verifier or the interpreter says.
+    """A loop program breaks the rules of the IR, according to the verifier or the interpreter.
 
-    Whoever writes loop programs by hand sees it. Of one that ansorc made itself it is a fault of
-    ansorc: a build raises an `InternalError` then, which names the pass.
+    It is raised for loop programs that are written by hand. If ansorc made the program, it is a
+    fault of ansorc: a build then raises an `InternalError` that names the pass.
     """
 
 
@@ -101,7 +101,7 @@ class ParseError(AnsorcError):
 
 
 class TargetError(AnsorcError):
-    """A target that is unknown or cannot do what was asked of it."""
+    """A target is unknown, or lacks what was asked for."""
 
 
 class BuildError(AnsorcError):
@@ -113,10 +113,10 @@ class CallError(AnsorcError):
 
 
 class FaultError(CallError):
-    """A call that met data which its program refuses; what it wrote so far is undefined.
+    """A call met data that its program refuses; the contents of its outputs are undefined.
 
-    `about` is the tensor or the assertion, `values` are the integers that the message has, `call`
-    is which call of a kernel it was, of a network.
+    `about` is the tensor or the assertion, `values` are the integers in the message, `call` names
+    the kernel call in a network.
     """
 
     def __init__(
@@ -127,23 +127,23 @@ class FaultError(CallError):
 
 
 class OutOfRangeError(FaultError, IndexError, RuntimeError):
-    """An index from data that a tensor does not have.
+    """An index from data is out of range.
 
-    `values` are the index, the least and the largest that there is, and the dimension; none where
-    the call had no memory to keep them in. PyTorch raises an IndexError or a RuntimeError then.
+    `values` are the index, the least and the largest allowed index, and the dimension; empty if
+    the call had no memory for them. PyTorch raises an IndexError or a RuntimeError in this case.
     """
 
 
 class DivisionByZeroError(FaultError, ZeroDivisionError, RuntimeError):
-    """An integer that was divided by zero."""
+    """An integer was divided by zero."""
 
 
 class AssertionFailedError(FaultError, AssertionError, RuntimeError):
-    """Something that the program asserts and that does not hold."""
+    """An assertion of the program does not hold."""
 
 
 class PromiseError(FaultError, ValueError):
-    """An input with values other than those that it was declared with."""
+    """An input has values outside of its declared `range`, or is not `sorted` as declared."""
 
 
 class PackingWarning(UserWarning):
@@ -151,10 +151,10 @@ class PackingWarning(UserWarning):
 
 
 class DeviceError(CallError):
-    """A device that failed in the midst of a call.
+    """A device failed during a call.
 
-    `has_no_memory`: it had no room. `is_fatal`: nothing works on the device any more in this
-    process; `is_lost`: and that is no fault of the kernel.
+    `has_no_memory`: its memory was full. `is_fatal`: the device cannot be used any more in this
+    process. `is_lost`: the device is gone, which is not a fault of the kernel.
     """
 
     def __init__(
@@ -170,16 +170,16 @@ class DeviceError(CallError):
 
 
 class MeasureError(AnsorcError):
-    """Measuring could not go on at all (not: one candidate failed)."""
+    """Measuring as a whole cannot go on (not for the failure of one candidate)."""
 
 
 class OptionError(AnsorcError):
-    """An option of the search that means nothing."""
+    """An option has an invalid value, or does not fit the others."""
 
 
 class ReportError(AnsorcError):
-    """A report that cannot be made."""
+    """A report cannot be made."""
 
 
 class RecordError(AnsorcError):
-    """A record file that cannot be read or written."""
+    """A record file cannot be read or written."""

@@ -11,6 +11,7 @@ largest integers, so that reading it shows (`ansorc/ir/passes/fill_memory.py`).
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,19 @@ FILLED = (
 )  # fmt: skip
 """The folders in which, and below which, memory is filled."""
 TESTS = Path(__file__).parent
+NIGHTLY_MODULE = re.compile(r"^pytestmark = .*\bpytest\.mark\.nightly\b", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the texts that passes are held against be written anew."""
     parser.addoption("--update-golden", action="store_true", help="rewrite what passes give")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules none of whose tests will run: importing PyTorch's samples takes long."""
+    if config.option.markexpr != "not nightly" or collection_path.suffix != ".py":
+        return None
+    return True if NIGHTLY_MODULE.search(collection_path.read_text()) else None
 
 
 @pytest.fixture(autouse=True)

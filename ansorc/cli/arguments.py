@@ -53,7 +53,7 @@ def takes_workload_to_build(
 def takes_workload_if_given(
     command: Callable[Concatenate[TaskOrNetworks | None, P], None],
 ) -> Callable[..., None]:
-    """Add an optional workload; the command gets None if none is named."""
+    """Add an optional workload; without it the command gets None."""
 
     @click.argument("workload", metavar="[FILE:WORKLOAD|NETWORK.onnx]", required=False)
     @describes_workload
@@ -191,7 +191,7 @@ def _array(text: str) -> tuple[str, Array]:
     try:
         return name, np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise click.UsageError(f"--constant {text}: {path} is no .npy file: {error}") from error
+        raise click.UsageError(f"--constant {text}: {path} is not a .npy file: {error}") from error
 
 
 class RecordPlaceType(click.ParamType[RecordPlace]):
@@ -288,7 +288,7 @@ def _arrays(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise click.UsageError(
-            f"--inputs: {path} is no file of arrays ({error}); write one by numpy.savez"
+            f"--inputs: {path} is not a file of arrays ({error}); write one by numpy.savez"
         ) from error
 
 

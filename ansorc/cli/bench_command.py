@@ -58,7 +58,7 @@ def bench(
 ) -> None:  # fmt: skip
     """Time operators and networks in turns with other libraries, and check each result.
 
-    NumPy computes an operator by its definition. For PyTorch write f_torch(A, B) beside the
+    NumPy computes an operator by its definition. For PyTorch write f_torch(A, B) next to the
     workload f in its file, for Numba f_numba(A, B), for ONNX Runtime and OpenVINO
     f_onnx = "Y = MatMul(A, B)"; f_numpy takes the place of the definition. Networks are read by
     ONNX Runtime and OpenVINO.
@@ -128,7 +128,7 @@ def _choose_peers(text: str) -> list[PeerInfo]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            raise click.UsageError(f"--peers: there is no '{name}'; there are {', '.join(known)}")
+            raise click.UsageError(f"--peers: unknown '{name}'; known are {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(names)]
 
 

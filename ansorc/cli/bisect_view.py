@@ -9,7 +9,7 @@ import click
 from ansorc.cli.exit_codes import FAILED
 from ansorc.codegen.base import backend_of
 from ansorc.ir.packing import Packing
-from ansorc.ir.passes.pass_fault import changed_text
+from ansorc.ir.passes.pass_fault import diff_text
 from ansorc.ir.stmt import Function
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
 from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
@@ -45,7 +45,7 @@ def show_bisection(
     click.echo(finding.complaint)
     if finding.wrong:
         click.echo("\nwhat it changed:")
-        click.echo(changed_text(stages[finding.wrong - 1].function, wrong.function))
+        click.echo(diff_text(stages[finding.wrong - 1].function, wrong.function))
     click.get_current_context().exit(FAILED)
 
 
@@ -63,10 +63,10 @@ def _check_code(task: Task, source: ProgramText, threads: int) -> None:
     with Measurer(task, options) as measurer:
         (result,) = measurer.measure([source])
     if result.failure is None:
-        click.echo("and so is the code that is made of them")
+        click.echo("and so is the code that is generated from them")
         return
     failure = result.failure
     click.echo(
-        f"\nthe code that is made of them is wrong ({failure.kind.value}): {failure.message}"
+        f"\nthe code that is generated from them is wrong ({failure.kind.value}): {failure.message}"
     )
     click.get_current_context().exit(FAILED)

@@ -119,6 +119,6 @@ def fleet_words() -> str:
 
 
 def in_flight(options: TuneOptions) -> Callable[[], str]:
-    """Return a function that tells how many devices work for a tuning; "" for this machine."""
+    """Return a function that shows how many devices work for a tuning; "" for this machine."""
     measurer = options.measurer
     return (lambda: measurer.summary) if isinstance(measurer, Fleet) else str

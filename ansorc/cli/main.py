@@ -16,7 +16,7 @@ from ansorc.cli.exit_codes import FAILED, INTERNAL, INTERRUPTED
 from ansorc.errors import AnsorcError, InternalError, IRError, ansorc_version
 
 _SUMMARIES = {
-    "bench": "Time workloads beside other libraries.",
+    "bench": "Compare workloads with other libraries.",
     "build": "Make a library and a C header.",
     "doctor": "Show what was detected and what is missing.",
     "fleet": "Make the key of a fleet.",

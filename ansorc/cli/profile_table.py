@@ -39,7 +39,7 @@ def print_profile(profile: SearchProfile | None, spent: Sequence[TimeSpent]) -> 
     console.print(table)
     builds = BuildCost.sum([part.builds for part in spent]) if spent else BuildCost()
     runs = RunCost.sum([part.runs for part in spent]) if spent else RunCost()
-    _print_parts(console, "beside the builds", profile.beside)
+    _print_parts(console, "during the builds", profile.beside)
     _print_parts(console, "in the build processes", {
         "lowering": builds.lower_s, "passes": builds.passes_s, "text": builds.emit_s,
         "compiler": builds.llvm_s,

@@ -143,16 +143,16 @@ def _from_dlpack(value: SupportsDLPack, number: int, stream: int) -> DeviceArray
     name = b"dltensor_versioned" if "dltensor_versioned" in repr(capsule) else b"dltensor"
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    place = int(get(capsule, name))
+    pointer = int(get(capsule, name))
     is_read_only = False
     if name == b"dltensor_versioned":
-        versioned = _DLVersioned.from_address(place)
+        versioned = _DLVersioned.from_address(pointer)
         if versioned.major > 1:
             raise ValueError(f"it speaks DLPack {versioned.major}, and ansorc knows 1")
         is_read_only = bool(versioned.flags & _READ_ONLY)
         tensor = versioned.tensor
     else:
-        tensor = _DLTensor.from_address(place)
+        tensor = _DLTensor.from_address(pointer)
     dtype, rank = _dtype(tensor.dtype), int(tensor.rank)
     shape = tuple(tensor.shape[n] for n in range(rank))
     strides = None
@@ -164,12 +164,14 @@ def _from_dlpack(value: SupportsDLPack, number: int, stream: int) -> DeviceArray
     )
 
 
-def _dtype(found: _DLDataType) -> np.dtype[Any]:
-    if found.lanes == 1 and found.code == _BFLOAT and found.bits == 16:
+def _dtype(data_type: _DLDataType) -> np.dtype[Any]:
+    if data_type.lanes == 1 and data_type.code == _BFLOAT and data_type.bits == 16:
         return np.dtype(ml_dtypes.bfloat16)
-    if found.lanes == 1 and found.code in _CODES:
-        return np.dtype(f"{_CODES[found.code]}{found.bits // 8}")
-    raise ValueError(f"its elements are of DLPack's type {found.code} with {found.bits} bits")
+    if data_type.lanes == 1 and data_type.code in _CODES:
+        return np.dtype(f"{_CODES[data_type.code]}{data_type.bits // 8}")
+    raise ValueError(
+        f"its elements are of DLPack's type {data_type.code} with {data_type.bits} bits"
+    )
 
 
 def stream_handle(stream: object) -> int | None:
@@ -184,7 +186,7 @@ def stream_handle(stream: object) -> int | None:
     if told is not None:
         return int(told()[1])
     for name in ("cuda_stream", "ptr", "handle"):
-        found: Any = getattr(stream, name, None)
-        if found is not None:
-            return int(getattr(found, "value", found) or 0)
+        handle: Any = getattr(stream, name, None)
+        if handle is not None:
+            return int(getattr(handle, "value", handle) or 0)
     raise TypeError(f"a {type(stream).__name__} is no CUDA stream")

@@ -47,7 +47,7 @@ _TRIES = 2
 _TASKS = 8
 """Tasks whose arrays are kept on the board."""
 _EMULATED_FACTOR = 30.0
-"""An emulator may take so many times as long."""
+"""Factor on time limits in an emulator."""
 
 
 class Board:
@@ -74,7 +74,7 @@ class Board:
         self._benches: dict[tuple[str, int], BoardBench] = {}
         self._notes: dict[str, None] = {}
         self.starts = 0
-        """How often a runner was started."""
+        """The number of times that a runner was started."""
 
     def __enter__(self) -> Board:
         return self

@@ -52,13 +52,13 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class RunOrder:
-    """How programs are run."""
+    """Options for running programs."""
 
     options: RunOptions
     limit_s: float
-    """Of one program."""
+    """Time limit of one program."""
     best_s: float = 0.0
-    """Of the best program known, in seconds; 0: none."""
+    """Time of the best known program in seconds; 0: none."""
 
 
 class BoardBench:
@@ -119,7 +119,7 @@ class BoardBench:
             if times.digests not in self._verdicts:
                 failure = Failure.of(
                     FailureKind.WRONG_RESULT,
-                    "candidate rejected: beside others it gave other bits than alone",
+                    "candidate rejected: together with others it gave other bits than alone",
                 )
                 trials[n] = failure, cost
         return trials

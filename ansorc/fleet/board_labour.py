@@ -1,4 +1,4 @@
-"""What a worker does that lends a board to a fleet: it builds here and measures there."""
+"""The jobs of a worker that lends a board to a fleet: it builds here and measures there."""
 
 from __future__ import annotations
 

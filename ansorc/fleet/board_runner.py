@@ -18,10 +18,10 @@ from ansorc.search.measure.options import RunOptions
 
 _PIECE = MOST_PAYLOAD - 64
 _CODE_ARRAY = 0
-"""Where object code waits to be loaded."""
+"""The number of the array for object code that is loaded later."""
 _ARRAYS = 1024
 MOST_PROGRAMS = 16
-"""Of one trial."""
+"""The most programs of one trial."""
 _TIMED, _IN_TURNS = 1, 2
 _CACHES = ("warm", "cold", "cold-weights")
 _START_S = 60.0
@@ -30,7 +30,7 @@ _GRACE_S = 30.0
 
 
 class TrialOutcome(IntEnum):
-    """How a trial ended."""
+    """The end of a trial."""
 
     DONE = 0
     STATUS = 1
@@ -105,7 +105,7 @@ class ProgramTimes:
     seconds: tuple[float, ...]
     stopped_early: bool
     digests: bytes
-    """Of all outputs after the first call: equal ones have equal bits."""
+    """Digest of all outputs after the first call: equal digests mean equal bits."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ class TrialReport:
     """The kernel's status, the signal, or the number of the output."""
     stage: str
     program: int
-    """Which was at work when it failed."""
+    """The program that ran when the trial failed."""
     times: tuple[ProgramTimes, ...]
-    """Of each program, if it was done."""
+    """The outcome of each program, if it ran."""
 
     @staticmethod
     def decode(answer: bytes, programs: int, outputs: int) -> TrialReport:
@@ -141,7 +141,7 @@ class TrialReport:
 class BoardRunner:
     """A runner that `command` started, and what its machine is.
 
-    Methods raise LinkError where it is lost, and RefusedError where it does not do what it is told.
+    Methods raise LinkError if the runner is lost, and RefusedError if it refuses a request.
     """
 
     def __init__(self, command: str) -> None:

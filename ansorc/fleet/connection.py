@@ -20,7 +20,7 @@ class Connection(Protocol):
         ...
 
     def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
-        """Send a job to one device; `arrivals` tells of `key`."""
+        """Send a job to one device; its answer arrives with `key` in `arrivals`."""
         ...
 
     def arrivals(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
@@ -32,7 +32,7 @@ class Connection(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel all jobs in flight."""
         ...
 
 
@@ -41,16 +41,16 @@ class FleetOptions:
     """When a tuner gives up on devices, in seconds."""
 
     start_s: float = 10.0
-    """A tuning does not begin where there was no device for so long."""
+    """Time without a device after which a tuning does not begin."""
     patience_s: float = 120.0
-    """A tuning ends, with what is recorded, when there was no device for so long."""
+    """Time without a device after which a tuning ends; its records are kept."""
     grace_s: float = 60.0
-    """Added to the time that a job may take: for its task's data, and the way there and back."""
+    """Addition to the time limit of a job, for its task's data and the transfers."""
     refresh_s: float = 1.0
-    """The scheduler is asked so often which devices there are."""
+    """Interval at which the scheduler is asked for its devices."""
     aside_s: float = 60.0
-    """A device that hung or was at fault gets nothing for so long."""
+    """Time for which a device that hung or was at fault gets no jobs."""
     most_faults: int = 3
-    """So many faults in a row, or failures that no other device confirms, set a device aside."""
+    """Faults in a row, or failures that no other device confirms, that set a device aside."""
     most_attempts: int = 4
-    """A job that was lost on so many devices is a failure of the measuring."""
+    """Lost attempts after which a job is a failure of the measuring."""

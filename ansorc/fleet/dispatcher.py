@@ -1,4 +1,4 @@
-"""Which device measures what, and what becomes of it where a device fails.
+"""Assign jobs to devices, and repeat jobs of devices that fail.
 
 Each device has at most two jobs, one that it does and one that waits there. A job is open until its
 answer is taken, once: answers of attempts that were given up are not looked at. An attempt is given
@@ -28,7 +28,7 @@ from ansorc.search.measure.messages import Message
 
 _JOBS_A_DEVICE = 2
 _DOUBTED = {FailureKind.WRONG_RESULT, FailureKind.CRASH, FailureKind.UNKNOWN}
-"""Failures that may be the device's."""
+"""Kinds of failures that may be a fault of the device."""
 _OPINIONS = 3
 """So many devices must call a program wrong: two that failed one after the other once agreed."""
 _POLL_S, _SHORT_POLL_S = 0.25, 0.005
@@ -40,7 +40,7 @@ class DeviceOrder(Protocol):
 
     @property
     def programs(self) -> tuple[ProgramText, ...]:
-        """The programs."""
+        """The programs of the order."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class DeviceOrder(Protocol):
 
     @property
     def limit_s(self) -> float:
-        """Seconds that a device may take at most."""
+        """The most seconds that a device may take."""
         ...
 
     def message(self, job: str, kind: str) -> Message:
@@ -69,7 +69,7 @@ class _Job(Generic[AnyOrder]):
     tried: set[str] = field(default_factory=set[str])
     built: Message | None = None
     doubted: dict[str, list[MeasureResult]] = field(default_factory=dict[str, list[MeasureResult]])
-    """What devices answered, by identity, that others are to confirm: the same failures."""
+    """Failures that devices reported, by identity, and that others have to confirm."""
     is_built: bool = False
     """Whether it needs no builder, or has seen one."""
 
@@ -93,7 +93,7 @@ class Dispatcher(Generic[AnyOrder]):
         self._connect, self._key, self._run, self._options = connect, key, run, options
         self._clock = clock
         self.notes: dict[str, None] = {}
-        """What the user should know, once each, oldest first."""
+        """Notes for the user, each once, oldest first."""
         self._members = Members(key, labels, run, clock, self._tell)
         self._connection: Connection | None = None
         self._attempts: dict[str, tuple[_Job[AnyOrder], str]] = {}
@@ -105,22 +105,22 @@ class Dispatcher(Generic[AnyOrder]):
         self._count = self._sent = 0
         self._refreshed = float("-inf")
         self._obstacle = ""
-        """Why there is no connection."""
+        """The reason why there is no connection."""
         self._alone_since: float | None = None
         self._most = 1
-        """So many devices that measure there were at once."""
+        """The largest number of devices that measured at the same time."""
         self._few_since: dict[int, float] = {}
-        """Since when there are so many devices at most, and one at least, as far as was seen."""
+        """The time since when that number was not exceeded, and at least one device was there."""
         self.bytes_sent = self.bytes_received = 0
 
     @property
     def devices(self) -> list[DeviceState]:
-        """Those that measure, whether or not they are set aside for now."""
+        """The devices that measure, including those that are set aside for now."""
         return self._members.measuring
 
     @property
     def ahead(self) -> int:
-        """How many jobs are open at once: two for each device, one more for each that compiles."""
+        """The number of open jobs: two for each device, one more for each that compiles."""
         members = self._members
         return max(1, _JOBS_A_DEVICE * len(members.measuring) + len(members.building))
 
@@ -189,7 +189,7 @@ class Dispatcher(Generic[AnyOrder]):
         self._waiting.append(job)
 
     def _look(self, patience_s: float | None = None) -> None:
-        """See, if it is time to, which devices there are.
+        """Ask the scheduler for its devices, if it is time to.
 
         Raise MeasureError after `patience_s` without any, by default that of the options.
         """
@@ -234,7 +234,7 @@ class Dispatcher(Generic[AnyOrder]):
                 self._few_since.pop(count, None)
 
     def _hand_out(self) -> None:
-        """Send waiting jobs, the oldest first, to the devices that have the least to do."""
+        """Send waiting jobs, the oldest first, to the devices with the fewest jobs."""
         left: deque[_Job[AnyOrder]] = deque()
         while self._waiting and self._connection is not None:
             job = self._waiting.popleft()
@@ -262,7 +262,7 @@ class Dispatcher(Generic[AnyOrder]):
         return min(free, key=lambda one: (len(one.attempts), one.done), default=None)
 
     def _able(self, job: _Job[AnyOrder]) -> list[DeviceState]:
-        """The devices that may do a job: not those whose failure another is to confirm."""
+        """Return the devices that may do a job: not those whose failure others have to confirm."""
         members = self._members
         able = members.usable(members.measuring if job.is_built else members.building)
         return [state for state in able if state.identity not in job.doubted]
@@ -306,7 +306,7 @@ class Dispatcher(Generic[AnyOrder]):
     def _results(
         self, job: _Job[AnyOrder], state: DeviceState, key: str, signed: bytes | None
     ) -> list[MeasureResult] | None:
-        """The results of a job, or None if it goes on."""
+        """Return the results of a job, or None if it goes on."""
         job.tried.add(state.identity)
         if signed is None:
             return None  # the worker was lost: nobody's fault yet
@@ -333,7 +333,7 @@ class Dispatcher(Generic[AnyOrder]):
     def _confirm(
         self, job: _Job[AnyOrder], state: DeviceState, results: list[MeasureResult]
     ) -> list[MeasureResult] | None:
-        """Those results, or None if another device is to say whether the same programs fail."""
+        """Return the results, or None if another device has to confirm their failures."""
         failing = _doubtful(results)
         if not failing:
             for identity, wrong in job.doubted.items():
@@ -345,7 +345,7 @@ class Dispatcher(Generic[AnyOrder]):
         return results if len(job.doubted) >= min(_OPINIONS, self._most) else None
 
     def _note_refuted(self, who: str, results: list[MeasureResult], by: DeviceState) -> None:
-        """Note against a device, if it is still here, what it calls wrong and another right."""
+        """Count a fault of a device, if it is still here, that calls right programs wrong."""
         liar = self._members.with_identity(who)
         if liar is None or liar is by:
             return
@@ -358,14 +358,14 @@ class Dispatcher(Generic[AnyOrder]):
             self._set_aside(liar, "its failures are not confirmed by other devices")
 
     def _are_few(self, count: int) -> bool:
-        """Return whether there have long been at most so many devices: no other confirms failures.
+        """Return whether there have long been too few devices to confirm failures.
 
         A device that is set aside, or whose worker starts again, may be back in that time.
         """
         return self._clock() - self._few_since.get(count, inf) > self._options.aside_s
 
     def _again(self, job: _Job[AnyOrder]) -> None:
-        """Let a job go to another device, before those that have not waited, or end it."""
+        """Give a job to another device, before newer jobs, or end it."""
         if job.attempts < self._options.most_attempts:
             self._waiting.appendleft(job)
             return
@@ -424,7 +424,7 @@ class Dispatcher(Generic[AnyOrder]):
         self._members.remove(state.address)
 
     def _lose_connection(self, words: str) -> None:
-        """Have all that was under way done again, once there is a scheduler."""
+        """Repeat all jobs in flight as soon as there is a scheduler."""
         if self._connection is not None:
             self._tell(f"the scheduler was lost: {words}")
         self._obstacle = words

@@ -32,7 +32,7 @@ _FLOATS = {"float16": (0, 11), "bfloat16": (1, 8), "float32": (2, 24), "float64"
 
 @dataclass(frozen=True)
 class Draw:
-    """How one array is made."""
+    """A rule that makes one array."""
 
     seed: int
     dtype: DType
@@ -76,7 +76,7 @@ class DrawnTask:
 
     task: Task
     draws: dict[str, Draw]
-    """How inputs are made; those that say places, or were declared with values, travel."""
+    """The rules of the inputs; indices and inputs with declared values are sent as arrays."""
     inputs: dict[str, Array]
     expected: tuple[tuple[Buffer, Expectation], ...]
 

@@ -42,11 +42,11 @@ _REFUSED = (
 _EXTRA = "ansorc"
 _RECONNECT_S, _CLOSE_S = 1.0, 2.0
 JOIN_S = 30.0
-"""A worker that has not joined for so long begins again: its scheduler may be gone."""
+"""Seconds after which a worker that has not joined starts again: its scheduler may be gone."""
 _ANSWER_S = 5.0
-"""A scheduler that does not answer for so long is gone."""
+"""Seconds without an answer after which a scheduler counts as lost."""
 _FAULTS = (OSError, TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError)
-"""What Dask raises where a scheduler is lost."""
+"""Errors that Dask raises when a scheduler is lost."""
 
 
 def serve(signed: bytes) -> bytes:
@@ -215,7 +215,7 @@ class DaskConnection:
         return devices_
 
     def submit(self, address: str, label: str, key: str, signed: bytes) -> None:
-        """Send a job to one worker; `arrivals` tells of `key`."""
+        """Send a job to one worker; its answer arrives with `key` in `arrivals`."""
         self._require()
         self._loop.call_soon_threadsafe(self._send, address, label, key, signed)
 

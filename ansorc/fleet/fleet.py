@@ -53,10 +53,12 @@ def import_engine() -> ModuleType:
 def connect(address: str) -> Callable[[], Connection]:
     """Return what connects to the scheduler at `address`.
 
-    Raise OptionError without Dask, or for what is no address.
+    Raise OptionError without Dask, or for an invalid address.
     """
     if not re.fullmatch(r"(tcp|tls|ws|wss)://[^/]+:\d{1,5}/?", address):
-        raise OptionError(f"'{address}' is no address of a scheduler, such as tcp://10.0.0.1:8786")
+        raise OptionError(
+            f"'{address}' is not the address of a scheduler, such as tcp://10.0.0.1:8786"
+        )
     made = cast("Callable[[str], Connection]", import_engine().DaskConnection)
     return lambda: made(address)
 

@@ -22,7 +22,7 @@ HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 
 
 class FrameError(Exception):
-    """Bytes that are no frame, or a frame that was damaged on the way."""
+    """Bytes that are not a frame, or a damaged frame."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FrameDecoder:
             if len(self._pending) < HEADER_BYTES:
                 return None
             if self._is_open:
-                raise FrameError(f"bytes that are no frame: {bytes(self._pending[:16])!r}")
+                raise FrameError(f"bytes that are not a frame: {bytes(self._pending[:16])!r}")
             self._skipped.append(self._pending.pop(0))
         self._is_open = True
         _, version, kind, number, size, checksum = _HEADER.unpack_from(self._pending)

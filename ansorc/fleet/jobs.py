@@ -27,9 +27,9 @@ from ansorc.search.measure.result import BuildCost, Failure, MeasureResult
 from ansorc.search.task import Task
 
 JOB, ANSWER = "job", "answer"
-"""The purposes that they are signed for."""
+"""The purposes for which messages are signed."""
 _ORDERS = 16
-"""Of which a device remembers what they say."""
+"""Orders that a device keeps in its cache."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TaskOrder:
     options: MeasureOptions
 
     def fields(self) -> dict[str, object]:
-        """Return it as fields of a message; the numbers of the tuner's own processes are not."""
+        """Return the fields of a message, without the tuner's own numbers of processes."""
         options = asdict(self.options)
         for local in ("builders", "batch"):
             del options[local]
@@ -53,7 +53,7 @@ class TaskOrder:
 
     @cached_property
     def key(self) -> str:
-        """Equal orders are served by the same measurer."""
+        """The key of the measurer: equal orders share one."""
         return json.dumps(self.fields(), sort_keys=True)
 
 
@@ -145,5 +145,5 @@ def decode(data: bytes) -> Message:
     decoder.feed(data)
     message = decoder.next()
     if message is None:
-        raise MeasureError(f"{len(data)} bytes that are no message")
+        raise MeasureError(f"{len(data)} bytes that are not a message")
     return message

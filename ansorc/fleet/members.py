@@ -1,4 +1,4 @@
-"""Which devices a tuner has: those of its labels, that have its key, and that are alike."""
+"""The devices of a tuner: those of its labels, that have its key, and that are alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_PAST = 1000
 """Devices that are gone of which it is known what they did: of a process that was started again
 nothing will come back, and workers of a queue of jobs are started again for months."""
 _SILENT_S = 10.0
-"""A device that did not report for so long is not said to work; Dask's report every 0.5 to 3 s."""
+"""Seconds without a report after which a device counts as idle; Dask reports every 0.5 to 3 s."""
 
 
 @dataclass(eq=False)
@@ -23,36 +23,36 @@ class DeviceState:
     address: str
     announcement: Announcement
     attempts: dict[str, float] = field(default_factory=dict[str, float])
-    """By their keys: those that are there, with the time limit of each, the first one's running."""
+    """The jobs at the device by their keys, with time limits; that of the first one is running."""
     heard: float = 0.0
-    """When it answered last, or got something to do when it had nothing."""
+    """Time of the last answer, or of the first job after it was idle."""
     done: int = 0
     faults: int = 0
-    """In a row."""
+    """Number of faults in a row."""
     unconfirmed: int = 0
     aside_until: float = 0.0
 
     @property
     def label(self) -> str:
-        """The label of the machines like it."""
+        """The label of equal machines."""
         return self.announcement.label
 
     @property
     def identity(self) -> str:
-        """The name that it keeps when it joins again at another address."""
+        """The identity that it keeps when it joins again at another address."""
         return self.announcement.identity or self.address
 
     @property
     def deadline(self) -> float:
-        """When its first attempt has taken too long."""
+        """The time at which its first attempt has taken too long."""
         return self.heard + next(iter(self.attempts.values())) if self.attempts else float("inf")
 
 
 class Members:
-    """The devices called `label`, and those called `builders`, as the scheduler tells of them.
+    """The devices called `label`, and those called `builders`, as the scheduler reports them.
 
     The first group of devices that are alike is the one that measures, for good: the times of all
-    programs of a tuning are of one kind of machine. `tell` is told what the user should know.
+    programs of a tuning are of one kind of machine. `tell` gets notes for the user.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Members:
         self.label, self.builders = labels
         self._devices: dict[str, DeviceState] = {}
         self._past: dict[str, DeviceState] = {}
-        """Those that are gone, by their identities, the last ones last: they may join again."""
+        """Devices that have left, by identity, the latest last: they may join again."""
         self._kept: frozenset[str] = frozenset()
         self.like: Announcement | None = None
-        """What the devices that measure are; None before there was one."""
+        """The machine of the devices that measure; None before the first device."""
         self._others: Counter[str] = Counter()
-        """How many devices of each other label there are."""
+        """The number of devices of each other label."""
 
     def __getitem__(self, address: str) -> DeviceState:
         return self._devices[address]
@@ -94,27 +94,27 @@ class Members:
 
     @property
     def measuring(self) -> list[DeviceState]:
-        """Those that measure, whether or not they are set aside for now."""
+        """The devices that measure, including those that are set aside for now."""
         return [self._devices[address] for address in sorted(self._kept)]
 
     @property
     def building(self) -> list[DeviceState]:
-        """Those that compile, none where each compiles what it measures."""
+        """The devices that compile; empty if each device compiles what it measures."""
         return self._of(self.builders)
 
     def usable(self, devices: list[DeviceState]) -> list[DeviceState]:
-        """Return those that are not set aside."""
+        """Return the devices that are not set aside."""
         now = self._clock()
         return [state for state in devices if state.aside_until <= now]
 
     def lacks(self, devices: Callable[[list[DeviceState]], list[DeviceState]] = list) -> str:
-        """Return the label of which there is no device among `devices` of it, or empty."""
+        """Return the label that has no device among `devices`, or an empty text."""
         if not devices(self.measuring):
             return self.label
         return self.builders if self.builders and not devices(self.building) else ""
 
     def refresh(self, announced: Mapping[str, Presence]) -> None:
-        """Add devices that joined, and keep those together that are alike."""
+        """Add devices that joined, and group equal ones."""
         others = Counter[str]()
         for address in announced.keys() - self._devices.keys():
             try:
@@ -138,7 +138,7 @@ class Members:
             self._tell(note)
 
     def remove(self, address: str) -> None:
-        """Let a device go."""
+        """Remove a device."""
         state = self._devices.pop(address)
         self._past[state.identity] = state
         while len(self._past) > _MOST_PAST:
@@ -146,12 +146,12 @@ class Members:
         self._kept -= {address}
 
     def clear(self) -> None:
-        """Let all devices go."""
+        """Remove all devices."""
         for address in list(self._devices):
             self.remove(address)
 
     def describe_labels(self) -> str:
-        """Return which labels there are, in words."""
+        """Return a text that lists the labels."""
         counts = self._others + Counter(device.label for device in self._devices.values())
         if not counts:
             return "its scheduler has no devices at all: start `ansorc worker` on a machine"
@@ -159,7 +159,7 @@ class Members:
         return f"the labels that its scheduler has: {labels}"
 
     def _join(self, state: DeviceState) -> DeviceState:
-        """A device with what is known of it from when it was here before."""
+        """Return a device, with its history if it was here before."""
         if (past := self._past.pop(state.identity, None)) is not None:
             state.aside_until, state.unconfirmed = past.aside_until, past.unconfirmed
             state.done, state.faults = past.done, past.faults
@@ -169,7 +169,7 @@ class Members:
         return [device for device in self._devices.values() if label and device.label == label]
 
     def _wait_for_others(self, state: DeviceState, now: Presence) -> None:
-        """Let the time of an attempt not run while the device works for another tuner.
+        """Extend the time limit of an attempt while the device works for another tuner.
 
         That, too, may take as long as an attempt, if the device still reports.
         """

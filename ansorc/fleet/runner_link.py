@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 16
 _WORDS_BYTES = 500
 _END_S = 2.0
 _LAST_S = 0.5
-"""How long to wait for the status of a command whose pipe has ended."""
+"""Seconds to wait for the status of a command whose pipe has ended."""
 
 
 class RunnerRequest(IntEnum):
@@ -49,7 +49,7 @@ class Refusal(IntEnum):
 
 
 class LinkError(Exception):
-    """The runner is gone, does not answer, or what came of it is no answer."""
+    """The runner is gone, does not answer, or sent an invalid answer."""
 
 
 class RefusedError(Exception):
@@ -152,7 +152,7 @@ class RunnerLink:
             if selector.select(max(0.0, deadline - time.monotonic())):
                 return True
         if event == selectors.EVENT_WRITE:
-            raise self._lost_error("it has not read what was sent, in time")
+            raise self._lost_error("it did not read the request in time")
         return False
 
     def _lost_error(self, what: str) -> LinkError:

@@ -1,4 +1,4 @@
-"""What a runner says of its machine, as a target and as the environment of its times."""
+"""The machine that a runner reports, as a target and as the environment of its times."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ansorc.target.presets import (
 )
 
 _KEYS = {16: "hwcap", 26: "hwcap2"}
-"""Of the auxiliary vector, by the numbers that `ARM_FEATURES` has."""
+"""Keys of the auxiliary vector, by the numbers in `ARM_FEATURES`."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 _LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 EMULATED = "emulated "
-"""What the processor's name begins with in the environment of records made in an emulator."""
+"""Beginning of the processor's name in the environment of records from an emulator."""
 
 
 @dataclass(frozen=True)

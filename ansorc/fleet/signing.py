@@ -51,7 +51,7 @@ class FleetKey:
         try:
             return FleetKey(bytes.fromhex(text))
         except ValueError as error:
-            raise OptionError(f"{path} is no fleet key: it is not hexadecimal") from error
+            raise OptionError(f"{path} is not a fleet key: it is not hexadecimal") from error
 
     @staticmethod
     def create(path: Path | None = None) -> Path:
@@ -87,6 +87,6 @@ class FleetKey:
 
 
 def key_path() -> Path:
-    """Return where the key lies: $ANSORC_FLEET_KEY, else ~/.config/ansorc/fleet.key."""
+    """Return the path of the key: $ANSORC_FLEET_KEY, else ~/.config/ansorc/fleet.key."""
     named = os.environ.get(_VARIABLE)
     return (Path(named) if named else _DEFAULT).expanduser()

@@ -1,4 +1,4 @@
-"""What a fleet does now, as its scheduler and its devices tell: for people and for scripts."""
+"""The status of a fleet, as its scheduler and its devices report it: for people and scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADINGS = (
     "device", "state", "waiting", "done", "per s", "faults", "refused", "probe", "cores", "CPU",
     "address",
 )  # fmt: skip
-"""Of `DeviceStatus.row`."""
+"""Titles of the columns of `DeviceStatus.row`."""
 
 
 @dataclass(frozen=True)

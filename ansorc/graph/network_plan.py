@@ -10,9 +10,9 @@ from ansorc.codegen.build import compile_function
 from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.plan import (
     BoundWeight,
+    BufferSlot,
     KernelCall,
     NetworkPlan,
-    Place,
     PlaceKind,
 )
 from ansorc.codegen.network.weights import Weight, WeightBlock
@@ -32,7 +32,7 @@ from ansorc.search.task import Task
 _LOG = logging.getLogger(__name__)
 
 
-def compiled_program(
+def compile_kernel(
     task: Task, program: Program, name: str, dump: DumpFolder | None = None
 ) -> Compiled:
     """Return the kernel of `program`, called `name`, without packers; raise BuildError.
@@ -52,12 +52,12 @@ def compiled_program(
     return replace(built, signature=replace(built.signature, records=program.records))
 
 
-def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
+def plan_network(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
     """Return the plan of `network` as the C function `name`, its kernels given by task keys."""
-    return network_plans({name: network}, kernels)[0]
+    return plan_networks({name: network}, kernels)[0]
 
 
-def network_plans(
+def plan_networks(
     networks: Mapping[str, Network], kernels: Mapping[str, Compiled]
 ) -> list[NetworkPlan]:
     """Return the plans of networks by their names in C, their kernels given by task keys.
@@ -77,7 +77,9 @@ def network_plans(
     rest = iter(weights)
     plans = [
         planning.plan(
-            name, [p if isinstance(p, Place) else stored.place(next(rest)) for p in places], stored
+            name,
+            [p if isinstance(p, BufferSlot) else stored.place(next(rest)) for p in places],
+            stored,
         )
         for (name, planning), places in zip(plannings.items(), placed, strict=True)
     ]
@@ -86,7 +88,7 @@ def network_plans(
     return plans
 
 
-def bound_plan(
+def plan_bound_network(
     network: Network,
     kernels: Mapping[str, Compiled],
     name: str,
@@ -100,7 +102,9 @@ def bound_plan(
     numbers = {id(w): n for n, w in enumerate({id(w): w for w in bound}.values())}
     rest = iter(bound)
     places = [
-        argument if isinstance(argument, Place) else Place(PlaceKind.BOUND, numbers[id(next(rest))])
+        argument
+        if isinstance(argument, BufferSlot)
+        else BufferSlot(PlaceKind.BOUND, numbers[id(next(rest))])
         for argument in placed
     ]
     plan = planning.plan(name, places, PlacedWeights(WeightBlock(), DerivedBlock(), {}))
@@ -121,7 +125,7 @@ class _Planning:
         self._outputs = {name: index for index, name in enumerate(roots)}
         self._weights: dict[tuple[str, object], Weight] = {}
 
-    def placed(self) -> list[Place | Weight]:
+    def placed(self) -> list[BufferSlot | Weight]:
         """Return the places of the arguments of all calls; in place of weights, the weights."""
         return [
             place
@@ -129,7 +133,7 @@ class _Planning:
             for place in self._arguments(group, self._kernels[task.key])
         ]
 
-    def plan(self, name: str, places: Sequence[Place], weights: PlacedWeights) -> NetworkPlan:
+    def plan(self, name: str, places: Sequence[BufferSlot], weights: PlacedWeights) -> NetworkPlan:
         """Return the plan, where `places` has those of all arguments of all calls."""
         graph, rest, calls = self._network.graph, iter(places), list[KernelCall]()
         for group, task in self._network.task_of:
@@ -152,19 +156,19 @@ class _Planning:
         kind = self._network.graph.types[name]
         return Param(title, kind.shape, kind.dtype, is_output=True)
 
-    def _arguments(self, group: FusionGroup, kernel: Compiled) -> list[Place | Weight]:
+    def _arguments(self, group: FusionGroup, kernel: Compiled) -> list[BufferSlot | Weight]:
         names = (*group.inputs, *group.outputs)
         pairs = zip(names, kernel.signature.params, strict=True)
         return [self._argument(name, param) for name, param in pairs]
 
-    def _argument(self, name: str, param: Param) -> Place | Weight:
+    def _argument(self, name: str, param: Param) -> BufferSlot | Weight:
         root = self._network.partition.root(name)
         if root in self._outputs:
-            return Place(PlaceKind.OUTPUT, self._outputs[root])
+            return BufferSlot(PlaceKind.OUTPUT, self._outputs[root])
         if root in self._inputs:
-            return Place(PlaceKind.INPUT, self._inputs[root])
+            return BufferSlot(PlaceKind.INPUT, self._inputs[root])
         if root in self._offsets:
-            return Place(PlaceKind.ARENA, self._offsets[root])
+            return BufferSlot(PlaceKind.ARENA, self._offsets[root])
         return self._weight(root, param)
 
     def _weight(self, name: str, param: Param) -> Weight:

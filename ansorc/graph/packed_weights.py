@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ansorc.codegen.network.plan import BoundWeight
-from ansorc.codegen.network.weights import Weight, rounded
+from ansorc.codegen.network.weights import Weight, round_up
 from ansorc.ir.aligned import ALIGNMENT, Array, aligned_empty
 from ansorc.ir.packing import Packing
 
@@ -93,7 +93,7 @@ class PackedWeights:
         memories: dict[int, BoundWeight],
     ) -> None:
         """Pack one weight of each of `keys`, and note its memory in `memories` for all of them."""
-        memory = aligned_empty(sum(rounded(weights[n[0]].nbytes) for n in keys.values()), np.uint8)
+        memory = aligned_empty(sum(round_up(weights[n[0]].nbytes) for n in keys.values()), np.uint8)
         start = 0
         for key, numbers in keys.items():
             weight = weights[numbers[0]]
@@ -101,7 +101,7 @@ class PackedWeights:
             weight.write(made.array)
             self._known[key] = made
             memories |= dict.fromkeys(numbers, made)
-            start += rounded(weight.nbytes)
+            start += round_up(weight.nbytes)
 
 
 def _is_readable(weight: Weight) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
-from ansorc.codegen.network.plan import Place, PlaceKind
-from ansorc.codegen.network.weights import Weight, WeightBlock, joined_weights
+from ansorc.codegen.network.plan import BufferSlot, PlaceKind
+from ansorc.codegen.network.weights import Weight, WeightBlock, join_weights
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
 from ansorc.ir.dump import DumpFolder
@@ -35,9 +35,9 @@ class PlacedWeights:
 
     stored: WeightBlock
     derived: DerivedBlock
-    places: Mapping[_Form, Place]
+    places: Mapping[_Form, BufferSlot]
 
-    def place(self, weight: Weight) -> Place:
+    def place(self, weight: Weight) -> BufferSlot:
         """Return where `weight` lies."""
         return self.places[_form(weight)]
 
@@ -55,7 +55,7 @@ def place_weights(
     plain = {id(weight.source): Weight(weight.source) for weight in weights}
     grown = _find_grown(forms)
     stored = [plain[form[0]] if form[0] in grown else packed for form, packed in forms.items()]
-    block, offsets = joined_weights(stored)
+    block, offsets = join_weights(stored)
     starts = dict(zip(forms, offsets, strict=True))
     packers: dict[Packing, Compiled] = {}
     derived: dict[_Form, DerivedWeight] = {}
@@ -69,9 +69,9 @@ def place_weights(
             )
         derived[form] = DerivedWeight(packing, packers[packing], starts[form])
     made = DerivedBlock(list(derived.values()))
-    places = {form: Place(PlaceKind.WEIGHTS, start) for form, start in starts.items()}
+    places = {form: BufferSlot(PlaceKind.WEIGHTS, start) for form, start in starts.items()}
     places |= {
-        form: Place(PlaceKind.DERIVED, start)
+        form: BufferSlot(PlaceKind.DERIVED, start)
         for form, start in zip(derived, made.weights, strict=True)
     }
     return PlacedWeights(block, made, places)

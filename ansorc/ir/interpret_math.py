@@ -93,7 +93,7 @@ def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
     """Return the function of `Reduce` with `op` on the lanes of a vector of `dtype`."""
     combine, kind = _COMBINERS[op], dtype.numpy.type
 
-    def reduced(lanes: Sequence[Any]) -> Any:
+    def reduce_lanes(lanes: Sequence[Any]) -> Any:
         if (missing := first_undefined(*lanes)) is not None:
             return missing
         values: list[Any] = [kind(lane) for lane in lanes]
@@ -102,7 +102,7 @@ def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
             values = list(map(combine, values[:half], values[half:]))
         return values[0] if dtype.is_float else values[0].item()
 
-    return reduced
+    return reduce_lanes
 
 
 def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:

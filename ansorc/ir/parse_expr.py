@@ -98,7 +98,7 @@ class ExprParser:
         """Read a literal of `dtype`, which may have a sign."""
         return self._number(dtype).value
 
-    def known_buffer(self, name: Token) -> Buffer:
+    def find_buffer(self, name: Token) -> Buffer:
         """Return the buffer in scope with the name of the token `name`."""
         buffer = self._buffers.get(name.text)
         if buffer is None:
@@ -111,7 +111,7 @@ class ExprParser:
     def _primary(self) -> Expr:
         tokens = self._tokens
         if tokens.after_next.text == "[":
-            return Load(self.known_buffer(tokens.expect(TokenKind.NAME)), self.indices())
+            return Load(self.find_buffer(tokens.expect(TokenKind.NAME)), self.indices())
         token = tokens.next
         if token.kind in (TokenKind.INT, TokenKind.FLOAT) or token.text in ("-", "inf", "nan"):
             return self._number(None)

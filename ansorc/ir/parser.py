@@ -129,7 +129,7 @@ class _Parser:
                 )
 
     def _store(self) -> Store:
-        buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
+        buffer = self._exprs.find_buffer(self._tokens.expect(TokenKind.NAME))
         indices = self._exprs.indices()
         self._tokens.require("=")
         value = self._exprs.expr()
@@ -143,7 +143,7 @@ class _Parser:
             case "barrier":
                 stmt = Barrier(self._word(_SCOPES))
             case "prefetch":
-                buffer = self._exprs.known_buffer(self._tokens.expect(TokenKind.NAME))
+                buffer = self._exprs.find_buffer(self._tokens.expect(TokenKind.NAME))
                 stmt = Prefetch(buffer, self._exprs.indices())
             case "await":
                 stmt = Await(int(self._tokens.expect(TokenKind.INT).text))

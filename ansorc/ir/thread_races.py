@@ -6,7 +6,6 @@ between. Threads of different blocks race if that happens anywhere within one ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
@@ -66,46 +65,38 @@ class ThreadClock:
         self.now = Toucher(self._kernel, self._block, self._phase, tuple(self._thread))
 
 
-@dataclass(slots=True)
-class _Seen:
-    """The threads that touched one element in the current kernel, as far as needed for races."""
-
-    store: Toucher | None = None
-    loads: tuple[Toucher, ...] = ()
-
-
 class WatchedMemory(list[Any]):
     """The elements of a buffer, in order; reading and writing them finds races."""
 
     def __init__(self, elements: list[Any], buffer: Buffer, clock: ThreadClock) -> None:
         super().__init__(elements)
         self._buffer, self._clock = buffer, clock
-        self._seen: dict[int, _Seen] = {}
+        self._stores: list[Toucher | None] = [None] * len(elements)
+        """The thread that stored each element last."""
+        self._loads: list[tuple[Toucher, ...]] = [()] * len(elements)
+        """The threads that loaded each element, as far as a later store may race with them."""
 
     def __getitem__(self, offset: SupportsIndex | slice) -> Any:
         assert isinstance(offset, int)
         now = self._clock.now
-        seen = self._seen.get(offset)
-        if seen is None:
-            seen = self._seen[offset] = _Seen()
-        if seen.store is not None and _is_race(seen.store, now):
-            self._refuse(offset, seen.store, "stores", "loads")
-        if now not in seen.loads:
-            seen.loads = _with_load(seen.loads, now)
+        store = self._stores[offset]
+        if store is not None and store is not now and _is_race(store, now):
+            self._refuse(offset, store, "stores", "loads")
+        loads = self._loads[offset]
+        if not loads or loads[-1] is not now:
+            self._loads[offset] = _with_load(loads, now)
         return super().__getitem__(offset)
 
     def __setitem__(self, offset: SupportsIndex | slice, value: Any) -> None:
         assert isinstance(offset, int)
         now = self._clock.now
-        seen = self._seen.get(offset)
-        if seen is None:
-            seen = self._seen[offset] = _Seen()
-        if seen.store is not None and _is_race(seen.store, now):
-            self._refuse(offset, seen.store, "stores", "stores")
-        for old in seen.loads:
-            if _is_race(old, now):
-                self._refuse(offset, old, "loads", "stores")
-        seen.store = now
+        store = self._stores[offset]
+        if store is not None and _is_race(store, now):
+            self._refuse(offset, store, "stores", "stores")
+        for load in self._loads[offset]:
+            if _is_race(load, now):
+                self._refuse(offset, load, "loads", "stores")
+        self._stores[offset] = now
         super().__setitem__(offset, value)
 
     def _refuse(self, offset: int, old: Toucher, first: str, second: str) -> NoReturn:
@@ -133,18 +124,26 @@ def _is_race(old: Toucher, new: Toucher) -> bool:
     return old.phase == new.phase and old.thread != new.thread
 
 
+def _are_together(old: Toucher, new: Toucher) -> bool:
+    """Tell whether no barrier is between two accesses of one block."""
+    return old.phase == new.phase and old.block == new.block and old.kernel == new.kernel
+
+
 def _with_load(loads: tuple[Toucher, ...], now: Toucher) -> tuple[Toucher, ...]:
     """Return the loads with which a later store may race; a few of them are enough.
 
     These are two of different blocks, and two of different threads since the last barrier.
     """
+    have_two = len(loads) > 1 and _are_together(loads[-1], now) and _are_together(loads[-2], now)
+    if have_two or now in loads:
+        return loads
     kept: dict[tuple[int, ...], Toucher] = {}
     together: list[Toucher] = []
     for load in loads:
         if load.kernel == now.kernel:
             if len(kept) < 2:
                 kept.setdefault(load.block, load)
-            if (load.block, load.phase) == (now.block, now.phase):
+            if _are_together(load, now):
                 together.append(load)
     return tuple(dict.fromkeys((*kept.values(), *together[:1], now)))
 

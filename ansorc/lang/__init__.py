@@ -129,6 +129,6 @@ _FUNCTIONS = (
     "reducer", "round", "rsqrt", "sigmoid", "sin", "sqrt", "sum", "tanh", "truncated_divide",
     "workload",
 )  # fmt: skip
-for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused in words, too
+for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)
     globals()[_name].__module__ = __name__  # where pickle finds it

@@ -45,10 +45,12 @@ def checked(
     LanguageError unless the condition is a bool and the arguments are integers.
     """
     if not isinstance(about, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise LanguageError(f"checked(…) says in words what holds, not {short_text(about)}")
+        raise LanguageError(
+            f"checked(…) takes a text that states the condition, not {short_text(about)}"
+        )
     test, details = as_condition("checked", condition), [as_scalar(arg) for arg in args]
     if len(details) > MOST_ARGUMENTS or not all(arg.dtype.is_integer for arg in details):
-        raise LanguageError(f"checked(…) tells up to {MOST_ARGUMENTS} integers; cast the others")
+        raise LanguageError(f"checked(…) reports up to {MOST_ARGUMENTS} integers; cast the others")
     return _make_check(
         as_scalar(value), test, kind, about, tuple(arg.astype(INT64) for arg in details)
     )

@@ -97,7 +97,7 @@ class ComputeOp:
     reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
     search. `more` are further outputs, computed for the same axes at the same time; the
     computation has the name of its first. `temporaries` come before the bodies, in their order;
-    schedules make them, of computations that are no reductions.
+    schedules make them, of computations that are not reductions.
     """
 
     name: str

@@ -151,10 +151,10 @@ class _Reader:
     def _combine(self, identity: str, body: str) -> None:
         op = self.ops[-1]
         if not isinstance(op.combiner, Reducer):
-            raise ParseError(f"'{op.name}' is no reduction of tuples")
+            raise ParseError(f"'{op.name}' is not a reduction of tuples")
         first = parse_expr(identity, {}, {})
         if not isinstance(first, Const):
-            raise ParseError(f"'{identity}' is no literal")
+            raise ParseError(f"'{identity}' is not a literal")
         variables = {v.name: v for side in operands([b.dtype for b in op.buffers]) for v in side}
         combiner = Reducer(
             (*op.combiner.identities, first),
@@ -172,7 +172,7 @@ class _Reader:
 
     def _buffer_named(self, name: str) -> Buffer:
         if name not in self.buffers:
-            raise ParseError(f"there is no tensor '{name}'; there is {', '.join(self.buffers)}")
+            raise ParseError(f"unknown tensor '{name}'; known are {', '.join(self.buffers)}")
         return self.buffers[name]
 
 
@@ -205,7 +205,7 @@ def _combiner(word: str) -> Combiner | Reducer:
         return Combiner(word)
     except ValueError:
         known = ", ".join([*(combiner.value for combiner in Combiner), "tuple"])
-        raise ParseError(f"'{word}' is no way to reduce; use {known}") from None
+        raise ParseError(f"unknown reduction '{word}'; use {known}") from None
 
 
 def _add_promise(buffer: Buffer, match_: re.Match[str]) -> Buffer:

@@ -141,7 +141,7 @@ def _trace(
     check_tensor_name(name)
     extents = extents_of(shape, name)
     if not callable(fn):
-        raise LanguageError(f"'{name}' is defined by {short_text(fn)}, which is no function")
+        raise LanguageError(f"'{name}' is defined by {short_text(fn)}, which is not a function")
     listed = list(axes) if isinstance(axes, str) else as_list(axes)
     if listed is None and axes is not None:
         raise LanguageError(f"the axes of '{name}' are {short_text(axes)}; give a list of names")
@@ -268,8 +268,7 @@ def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, .
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         raise LanguageError(
-            f"'{name}' is defined by {short_text(fn)}, whose parameters cannot be told; "
-            "use a lambda"
+            f"'{name}' is defined by {short_text(fn)}, whose parameters are unknown; use a lambda"
         ) from None
     names = [
         parameter.name

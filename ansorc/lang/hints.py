@@ -41,7 +41,7 @@ def as_hints(given: Hints) -> tuple[tuple[str, str], ...]:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LanguageError(f"the name of a hint is text, not {short_text(name)}")
         if name not in KNOWN_HINTS and "." not in name:
-            raise LanguageError(f"there is no hint '{name}'; known are {', '.join(KNOWN_HINTS)}")
+            raise LanguageError(f"unknown hint '{name}'; known are {', '.join(KNOWN_HINTS)}")
     return tuple(sorted((name, _text(name, value)) for name, value in given.items()))
 
 

@@ -19,7 +19,7 @@ from ansorc.ir.interpret_math import integer_range
 DTypeLike: TypeAlias = str | DType | np.dtype[Any] | type[Any]
 """A dtype: its name, or a dtype of NumPy or ml_dtypes."""
 _NO_BOOL = (
-    "a Python bool is no condition of the program: it is decided while the program is being "
+    "a Python bool is not a condition of the program: it is decided while the program is being "
     "defined; write a condition like A[i] == 0.0, or choose by Python's own if between two "
     'definitions; a constant is ac.const({value}, "bool")'
 )

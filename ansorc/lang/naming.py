@@ -30,7 +30,7 @@ def check_tensor_name(name: str) -> None:
     if not _TENSOR.fullmatch(name) or name in RESERVED:
         raise LanguageError(
             f"'{name}' cannot name a tensor; use letters, digits and underscores, not starting "
-            f"with a digit, dots between words, and none of {_reserved()}"
+            f"with a digit, dots between words, and none of {_reserve_name()}"
         )
 
 
@@ -40,7 +40,7 @@ def check_axis_name(name: str) -> None:
     if not _AXIS.fullmatch(name) or name in RESERVED:
         raise LanguageError(
             f"'{name}' cannot name an axis; use letters, digits and underscores, not starting "
-            f"with a digit, and none of {_reserved()}"
+            f"with a digit, and none of {_reserve_name()}"
         )
 
 
@@ -59,5 +59,5 @@ def _require_text(name: object, what: str) -> None:
         raise LanguageError(f"{short_text(name)} cannot name {what}; a name is text")
 
 
-def _reserved() -> str:
+def _reserve_name() -> str:
     return ", ".join(sorted(RESERVED))

@@ -258,7 +258,7 @@ def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
     for axis_ in axes:
         if not isinstance(axis_, ReduceAxis):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LanguageError(
-                f"{verb} runs over {short_text(axis_)}, which is no reduce axis; make one by "
+                f"{verb} runs over {short_text(axis_)}, which is not a reduce axis; make one by "
                 "ac.reduce_axis(extent)"
             )
     if len({id(axis_) for axis_ in axes}) < len(axes):

@@ -199,7 +199,7 @@ class Scalar:
 
     def _refuse_number(self, *_: object) -> NoReturn:
         raise LanguageError(
-            f"'{expr_text(self.expr)}' is no number while the program is being defined: it is "
+            f"'{expr_text(self.expr)}' is not a number while the program is being defined: it is "
             "computed for every element when it runs. Use x.astype(…) to convert it, ac.floor, "
             "ac.ceil and ac.round to round it, and ac.exp, ac.sqrt … instead of math.exp, math.sqrt"
         )
@@ -389,7 +389,7 @@ def _operand(value: object) -> Expr | float:
     if isinstance(value, np.ndarray):
         shape = cast("np.ndarray[Any, Any]", value).shape
         raise LanguageError(
-            f"an array of shape {shape} is no element: make it an input of the program, by "
+            f"an array of shape {shape} is not an element: make it an input of the program, by "
             "ac.placeholder, and index that"
         )
     raise LanguageError(f"{short_text(value)} ({type(value).__name__}) is not a tensor expression")

@@ -214,7 +214,9 @@ def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
         number for number in numbers if isinstance(number, int) and not isinstance(number, bool)
     )
     if len(extents) < len(numbers):
-        raise LanguageError(f"the shape {short_text(shape)} of '{name}' is not made of integers")
+        raise LanguageError(
+            f"the shape {short_text(shape)} of '{name}' does not consist of integers"
+        )
     if any(extent <= 0 for extent in extents):
         raise LanguageError(f"the shape {extents} of '{name}' is empty; extents are 1 or more")
     if math.prod(extents) > _MOST_ELEMENTS:
@@ -239,7 +241,8 @@ def _read_range(
         low, high = (float(end) if dtype.is_float else operator.index(end) for end in given)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
         raise LanguageError(
-            f"the range {given!r} of '{name}' is no pair of numbers of {dtype}; write (low, high)"
+            f"the range {given!r} of '{name}' is not a pair of numbers of {dtype}; "
+            "write (low, high)"
         ) from None
     least, most = (-math.inf, math.inf) if dtype.is_float else (
         (0, 1) if dtype.is_bool else integer_range(dtype)

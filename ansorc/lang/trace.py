@@ -106,7 +106,7 @@ def _buffers(tensors: Sequence[Tensor]) -> dict[Key, Buffer]:
         if tensor.name in taken:
             raise LanguageError(
                 f"two tensors are called '{tensor.name}' ({taken[tensor.name]!r} and {tensor!r}); "
-                "tell them apart by name="
+                "distinguish them by name="
             )
         taken[tensor.name] = tensor
     buffers: dict[Key, Buffer] = {}

@@ -15,7 +15,7 @@ from ansorc.search.record.database import Holding
 
 
 def histories_of(records: Records, holdings: Sequence[Holding]) -> tuple[list[History], list[str]]:
-    """Return the history of each task in `holdings`, under a name of its own, and what to tell.
+    """Return the history of each task in `holdings`, under a unique name, and notes.
 
     If a task has several environments, the one with the most programs is used.
     """

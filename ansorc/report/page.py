@@ -58,7 +58,7 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; "
     "script-src 'unsafe-inline' 'unsafe-eval'"
 )
-"""What the page may do: nothing with a network. Vega compiles its expressions, hence eval."""
+"""Policy of the page: no network. Vega compiles its expressions, hence eval."""
 
 
 def page(title: str, subtitle: str, sections: Sequence[PagePart]) -> str:

@@ -168,7 +168,7 @@ def _roofline(history: History, limits: MachineLimits | None) -> PagePart:
 
 
 def _loops(history: History) -> PagePart:
-    title = "The best loops beside the untuned default's"
+    title = "The best loops and those of the untuned default"
     best, untuned = _best_program(history), history.default
     if history.task is None or best is None or untuned is None:
         return PagePart(title, "<p>There is no best program, or this version cannot read it.</p>")
@@ -199,7 +199,7 @@ def _line(text: str, is_marked: bool) -> str:  # noqa: FBT001
 
 
 def _assembly(history: History) -> PagePart:
-    title = "What its assembly is made of"
+    title = "The instructions of its assembly"
     best = _best_program(history)
     if history.task is None or best is None:
         return PagePart(title, "<p>There is no best program, or this version cannot read it.</p>")

@@ -28,10 +28,10 @@ def steps_from_json(data: object) -> tuple[Step, ...]:
 
 def fill_holes(steps: Iterable[Step], tiles: Tiles) -> tuple[Step, ...]:
     """Return the steps with each Hole replaced by the number that `tiles` chooses for it."""
-    return tuple(_filled(step, tiles) for step in steps)
+    return tuple(_fill(step, tiles) for step in steps)
 
 
-def _filled(step: Step, tiles: Tiles) -> Step:
+def _fill(step: Step, tiles: Tiles) -> Step:
     if not isinstance(step, Split):
         return step
     lengths = tuple(_number(length, tiles) for length in step.lengths)

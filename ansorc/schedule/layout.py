@@ -114,14 +114,16 @@ def _scale(digits: Iterable[IndexTerm], factor: int) -> Iterator[IndexTerm]:
     return (replace(digit, stride=digit.stride * factor) for digit in digits)
 
 
-def _axis_digits(state: State, stage: Stage, axis: str, place: int) -> tuple[list[IndexTerm], int]:
+def _axis_digits(
+    state: State, stage: Stage, axis: str, loop_count: int
+) -> tuple[list[IndexTerm], int]:
     """Return the digits and the constant whose sum is `axis` of `stage`.
 
     Only the first `place` loops count; the others are at 0. Lowering computes the same sum
     (`Nests`).
     """
     depth = len(state.chain(stage))
-    digits = list(_Decomposition(stage, place, depth).digits(axis))
+    digits = list(_Decomposition(stage, loop_count, depth).digits(axis))
     names = [axis_.name for axis_ in stage.op.axes]
     if not isinstance(stage.attach, At) or axis not in names:
         return digits, 0

@@ -31,14 +31,14 @@ def iterator_values(
     guards: list[SplitPredicate] = []
     for relation in reversed(stage.relations):
         if isinstance(relation, SplitRelation):
-            value = _joined(relation, values)
+            value = _join(relation, values)
             values[relation.parent.name] = value
             if not relation.is_exact:
                 limit = const(as_int(relation.parent.extent))
                 condition = compare(CompareOp.LT, value, limit)
                 guards.append(SplitPredicate(condition, relation.parent.kind))
         else:
-            values |= _parted(relation, values[relation.child.name])
+            values |= _split(relation, values[relation.child.name])
     return values, guards
 
 
@@ -72,7 +72,7 @@ def quotient(left: Expr, divisor: int) -> Expr:
     return Binary(Op.FLOORDIV, left, const(divisor))
 
 
-def _joined(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
+def _join(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
     total: Expr = const(0)
     stride = 1
     for child in reversed(relation.children):
@@ -81,7 +81,7 @@ def _joined(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
     return total
 
 
-def _parted(relation: FuseRelation, value: Expr) -> dict[str, Expr]:
+def _split(relation: FuseRelation, value: Expr) -> dict[str, Expr]:
     parted: dict[str, Expr] = {}
     for parent in reversed(relation.parents[1:]):
         extent = const(as_int(parent.extent))

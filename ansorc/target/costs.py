@@ -1,11 +1,11 @@
-"""What instructions and bytes cost a core: the machine's numbers in the estimate.
+"""Costs of instructions and bytes on one core: the machine's numbers in the estimate.
 
-They are those of every preset that has none of its own: what matters is the order of programs, and
-cores differ less than programs.
+Presets without their own costs use these defaults: only the order of programs matters, and cores
+differ less than programs.
 
-Measured: by `python -m bench.core_costs`, with what it gave on a Zen 3, median and best where they
-differ. Stated: docs/decisions/0055 names where. Chosen: put timed programs in the right order.
-Assumed: neither looked up nor measured.
+Measured: by `python -m bench.core_costs`, with the results on a Zen 3, median and best where they
+differ. Stated: docs/decisions/0055 names the source. Chosen: puts timed programs in the right
+order. Assumed: neither looked up nor measured.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ class CoreCosts:
     """Cycles until the result of a multiply-add can be added to again (measured: 4.0; of an
     addition 3.0)."""
     late: float = 1.2
-    """What that latency is multiplied by: a sum that is ready is not always added to at once
-    (chosen)."""
+    """Factor on that latency: a sum that is ready is not always added to at once (chosen)."""
     dot_latency: float = 5.0
     """Cycles until the result of a dot product can be added to again (assumed)."""
     memory_add_latency: float = 11.0
@@ -32,13 +31,13 @@ class CoreCosts:
     """Instructions of any kind started in a cycle, where arithmetic reads no memory, as on Arm
     (assumed)."""
     scalar_ports: float = 2.0
-    """Instructions of loop control started in a cycle beside those of vectors (measured: 2.4 to
-    3.6)."""
+    """Instructions of loop control started in a cycle in addition to those of vectors (measured:
+    2.4 to 3.6)."""
     division: float = 7.0
-    """What a division or square root of a vector costs, in instructions that start twice in a cycle
+    """Cost of a division or square root of a vector, in instructions that start twice in a cycle
     (measured: 3.5 cycles of a division, 5 of a root)."""
     window: float = 250.0
-    """Instructions that are looked ahead: short sums overlap with the ones that follow
+    """Instructions in flight: short sums overlap with the ones that follow
     (stated: 256, by the guide to Zen 3)."""
     code_limit: float = 4000.0
     """Instructions of straight-line code that the instruction caches hold (assumed)."""
@@ -46,26 +45,27 @@ class CoreCosts:
     """Bytes per cycle into the first cache and into the second, of each core (measured: 30 to 32,
     22 to 25)."""
     piece: float = 20.0
-    """Cycles more for each piece of memory, a page at most, that is fetched into the second cache:
-    nothing asks ahead for where it begins (chosen; docs/decisions/0141)."""
+    """Additional cycles for each piece of memory, a page at most, that is fetched into the second
+    cache: its beginning is not prefetched (chosen; docs/decisions/0141)."""
     streams: float = 32.0
-    """Pieces of memory, touched in turns, that the machine goes on asking ahead for (chosen)."""
+    """Pieces of memory, touched in turns, that the machine goes on prefetching (chosen)."""
     page_bytes: float = 4096.0
-    """Where asking ahead ends (stated; docs/decisions/0141 names the source)."""
+    """Prefetching ends at a page (stated; docs/decisions/0141 names the source)."""
     memory_bytes: float = 8.0
     """Bytes per cycle from memory, of all cores together (measured: 6 to 10)."""
     handed_bytes: float = 6.0
-    """Bytes per cycle of what another core has just written, into one core (measured: 5 to 7)."""
+    """Bytes per cycle into one core, of data that another core has just written (measured: 5 to
+    7)."""
     fork: float = 3_000.0
     """Cycles to start the other cores and to wait for the last one (measured: 800 to 1,400 where
     they wait for it, 51,000 and more where they sleep)."""
     loop: float = 1.0
     """Cycles of loop control for each step of a tile of dot products; adds up (chosen)."""
     dot_visit: float = 12.0
-    """Cycles lost where such a tile begins and ends, besides filling and storing it (chosen)."""
+    """Cycles lost at the begin and end of such a tile, besides filling and storing it (chosen)."""
     dot_spill: float = 8.0
-    """Cycles of each step for a sum of dot products in memory, which the register allocator
-    shuffles others for (chosen)."""
+    """Cycles of each step for a sum of dot products in memory, for which the register allocator
+    moves others (chosen)."""
     far_load: float = 2.0
     """Extra cycles for a vector of a matrix whose rows collide in the first cache (chosen)."""
     tile_ratio: float = 2.0
@@ -82,8 +82,8 @@ class CoreCosts:
     spill: float = 2.0
     """Cycles of each step for each vector that does not fit into the registers (chosen)."""
     crowding: float = 1.25
-    """Registers that each sum of a tile takes with what is read beside it: cycles of each step for
-    those that there are not (chosen)."""
+    """Registers for each sum of a tile and its operands; each missing register costs cycles of each
+    step (chosen)."""
     overlap: float = 0.25
     """Share of the other roofs' time that adds to the highest roof's (chosen)."""
 
@@ -93,4 +93,4 @@ CALL_INSTRUCTIONS = {
     "log1p": 50, "erf": 50, "sin": 40, "cos": 40, "pow": 150,
     "fmod": 30, "mod": 35, "floor_divide": 50,
 }  # fmt: skip
-"""Instructions for a vector of float32, those that wait counted longer (bench/vector_math.py)."""
+"""Instructions for a vector of float32; dependent ones count more (bench/vector_math.py)."""

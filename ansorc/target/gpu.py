@@ -1,8 +1,8 @@
-"""The GPUs that are known by name: `GPUS`, and the one that stands for each architecture.
+"""The GPUs that are known by name: `GPUS`, and the default GPU of each architecture.
 
-What an architecture has in each multiprocessor is from NVIDIA's CUDA C++ Programming Guide, table
-"Technical Specifications per Compute Capability" and "Throughput of Native Arithmetic
-Instructions", and from its architecture whitepapers; what a product has, from the page or paper
+The resources of each multiprocessor of an architecture are from NVIDIA's CUDA C++ Programming
+Guide, table "Technical Specifications per Compute Capability" and "Throughput of Native Arithmetic
+Instructions", and from its architecture whitepapers; those of a product from the page or paper
 that `Gpu.source` names. Clocks are the boost clocks stated there: under load a GPU may stay below,
 or exceed them where power allows.
 
@@ -47,8 +47,8 @@ class Latencies:
 class MatrixRates:
     """Dense multiply-adds a cycle of the matrix units of an SM, by the type of the factors.
 
-    The sums are float32 (int32 of int8); 0 where there is no such instruction. On sm_90 these are
-    those of `mma.sync`, 63 % of what `wgmma` reaches (arXiv 2402.13499).
+    The sums are float32 (int32 of int8); 0 if there is no such instruction. On sm_90 these are the
+    rates of `mma.sync`, 63 % of those of `wgmma` (arXiv 2402.13499).
     """
 
     float16: int
@@ -59,7 +59,7 @@ class MatrixRates:
 
 @dataclass(frozen=True)
 class GpuArchitecture:
-    """What each multiprocessor (SM) of an architecture has. Rates are per cycle and SM."""
+    """Resources of each multiprocessor (SM) of an architecture. Rates are per cycle and SM."""
 
     name: str
     fp32_lanes: int
@@ -74,23 +74,23 @@ class GpuArchitecture:
     shared_bytes: int
     """Shared memory of an SM."""
     block_shared_bytes: int
-    """What one block may have of it, opted in."""
+    """The most that one block may use of it, after opting in."""
     l1_bytes: int
     """First-level cache and shared memory together."""
     latencies: Latencies
     reserved_shared_bytes: int = 1024
-    """Of each resident block, taken by the system."""
+    """Shared memory of each resident block that the system reserves."""
     registers: int = 65536
     schedulers: int = 4
     """Each issues one instruction of a warp a cycle."""
     memory_lanes: int = 32
     """Threads whose loads or stores the load-store units begin."""
     instruction_cache_bytes: int = 128 * _KIB
-    """What warps share before they fetch from the second level."""
+    """Size of the cache that warps fetch instructions from, before the second level."""
     special_lanes: int = 16
     """Results of the special function units (exp2, rsqrt …)."""
     shared_bytes_per_cycle: int = 128
-    """Of shared memory and the first-level cache: 32 banks of 4 bytes."""
+    """Bandwidth of shared memory and the first-level cache: 32 banks of 4 bytes."""
 
     @property
     def has_async_copies(self) -> bool:
@@ -119,7 +119,7 @@ class Gpu:
     l2_bytes: int
     dram_bytes_per_second: float
     l2_bytes_per_cycle: int
-    """Of all slices together: stated for sm_80 and later HBM; else assumed, see the module."""
+    """Sum of all slices: stated for sm_80 and later HBM; else assumed, see the module."""
     source: str
 
     @property
@@ -131,10 +131,6 @@ class Gpu:
     def fp32_flops(self) -> float:
         """Operations a second in float32; a multiply-add counts as two."""
         return 2.0 * self.multiprocessors * self.architecture.fp32_lanes * self.clock_hz
-
-    def matrix_flops(self, rate: int) -> float:
-        """Operations a second at `rate`, one of `architecture.matrix_rates`."""
-        return 2.0 * self.multiprocessors * rate * self.clock_hz
 
 
 _VOLTA = Latencies(4, 19, 28, 193, 375)
@@ -218,12 +214,12 @@ GPUS: dict[str, Gpu] = {
         Gpu("h200", _SM_90, 132, 1.98e9, 50 * _MIB, 4800e9, 5120,
             "NVIDIA H200 Tensor Core GPU data sheet (SXM)"),
         Gpu("b200", _SM_100, 148, 1.965e9, 126 * _MIB, 8000e9, 10240,
-            "NVIDIA DGX B200 data sheet; SMs and caches as the driver of one tells them"),
+            "NVIDIA DGX B200 data sheet; SMs and caches as its driver reports them"),
         Gpu("rtx5090", _SM_120, 170, 2.407e9, 96 * _MIB, 1792e9, 2730,
             "NVIDIA RTX Blackwell GPU Architecture, V1.1, appendix A"),
     )
 }  # fmt: skip
-"""By name. Two products of one name (GeForce cards with more memory, say) are not told apart."""
+"""GPUs by name. Two products of one name (such as GeForce cards with more memory) are one."""
 
 DEFAULT_GPUS: dict[str, str] = {
     "sm_70": "v100", "sm_75": "t4", "sm_80": "a100", "sm_86": "rtx3090", "sm_87": "orin",

@@ -1,7 +1,7 @@
-"""What a kernel does, in numbers that its loops and indices tell: `KernelDescription`.
+"""The work of a kernel, in numbers that follow from its loops and indices: `KernelDescription`.
 
-`gpu_model` makes a time of it. All arrays have one element for each kernel (row) of a population,
-or are scalars, so many programs of one structure are described at once.
+`gpu_model` computes a time from it. All arrays have one element for each kernel (row) of a
+population, or are scalars, so many programs of one structure are described at once.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ class GlobalAccess:
     depends_on: tuple[Numbers, ...]
     """For each dimension of the grid, x first: 1 if other bytes are touched where it differs."""
     held_bytes: Numbers = 0.0
-    """Of a block, what it touches between two uses of the same byte: reuse is from the first-level
-    cache where that fits. 0 where no byte is used again, or where L1 is not asked."""
+    """Bytes that a block touches between two uses of the same byte: if they fit, the second use
+    hits the first-level cache. 0 if no byte is used again, or if L1 is bypassed."""
     is_store: bool = False
     tensor: str = ""
     """Accesses of one name touch the same bytes, or some of the same, a block after the other."""
     tensor_bytes: Numbers = np.inf
-    """Of the whole tensor, with what is not asked for of sectors, as in `block_bytes`."""
+    """Bytes of the whole tensor, in whole sectors as in `block_bytes`."""
     is_asynchronous: NDArray[np.bool_] | bool = False
-    """Copied to shared memory as it is: from sm_80 on without passing registers (`cp.async`)."""
+    """Whether it is copied to shared memory unchanged: from sm_80 on without registers
+    (`cp.async`)."""
     waits: Numbers = 0.0
     """Times in the kernel that a thread waits for it, besides once in each of `steps`, where what
     is copied passes registers."""
@@ -63,11 +64,11 @@ class KernelDescription:
     grid: tuple[Numbers, ...]
     """Blocks along x, y, z."""
     threads: Numbers
-    """Of a block."""
+    """Threads of a block."""
     registers: Numbers
-    """Of a thread, as predicted or as compiled."""
+    """Registers of a thread, as predicted or as compiled."""
     shared_bytes: Numbers
-    """Of a block."""
+    """Shared memory of a block."""
     multiply_adds: Numbers
     """Instructions of the floating-point lanes: FFMA, FADD, FMUL."""
     integer_operations: Numbers
@@ -77,24 +78,24 @@ class KernelDescription:
     independent: Numbers = 1.0
     """Multiply-adds in a row of which none needs another's result."""
     steps: Numbers = 1.0
-    """How many times a block loads, waits for what it loaded, and computes."""
+    """Times that a block loads, waits for the loads, and computes."""
     waits: Numbers = 1.0
     """Times that a warp waits for loads from shared memory or the first-level cache: iterations of
     the innermost loop that is not unrolled, as loads of one iteration are issued together."""
     barriers: Numbers = 0.0
     """`__syncthreads()` in the whole kernel."""
     stages: Numbers = 1.0
-    """Steps whose loads are under way at a time: 1 without double buffering."""
+    """Steps whose loads are in flight at a time: 1 without double buffering."""
     global_waits: Numbers = 0.0
-    """Those of `waits` that are for global memory, through the first-level cache."""
+    """The part of `waits` that is for global memory, through the first-level cache."""
     special_operations: Numbers = 0.0
     """Instructions of the special function units."""
     matrix_multiply_adds: Numbers = 0.0
-    """Of the matrix units, multiply-adds (not instructions) of a whole warp."""
+    """Multiply-adds (not instructions) of a whole warp on the matrix units."""
     matrix_dtype: Literal["float16", "bfloat16", "tfloat32", "int8"] = "float16"
     spilled_bytes: Numbers = 0.0
     """Local memory of a thread."""
     spill_requests: Numbers = 0.0
     """Loads and stores of local memory, of one register each."""
     code_bytes: Numbers = 0.0
-    """Of the loop that is repeated most; beyond the instruction cache fetching it takes time."""
+    """Code of the loop that is repeated most; beyond the instruction cache fetching takes time."""

@@ -1,4 +1,4 @@
-"""What CUDA refuses to launch, for one kernel or for a population of them."""
+"""Limits of a launch by CUDA, for one kernel or for a population of kernels."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def complaint(
     block: tuple[int, int, int],
     shared_bytes: int,
 ) -> str:
-    """Return why one launch is refused, in words; "" if it is not."""
+    """Return the reason why one launch is refused; "" if it is not."""
     threads = block[0] * block[1] * block[2]
     if threads > limits.threads:
         return f"its blocks have {threads} threads; the most is {limits.threads}"

@@ -3,9 +3,9 @@
 The blocks of a kernel run in waves of what the SMs hold. In a wave an SM is busy for as long as its
 busiest part, `PARTS`, is with the blocks that it holds; or for as long as one block takes that runs
 alone, with its latencies. A part that is nearly as busy as the busiest one delays it: the cycles
-are added in the norm of order `OVERLAP`, and the latencies in that of `HIDING`. Else all is counted
-(`KernelDescription`) or a figure of the machine (`Gpu`). `python -m bench gpu_model` says how well
-it ranks kernels that were measured.
+are added in the norm of order `OVERLAP`, and the latencies in that of `HIDING`. All other numbers
+are counts (`KernelDescription`) or figures of the machine (`Gpu`). `python -m bench gpu_model`
+shows how well the model ranks measured kernels.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Times = NDArray[np.float64]
 PARTS = (
     "arithmetic", "integers", "special", "matrix", "issue", "fetch", "banks", "l2", "dram",
 )  # fmt: skip
-"""Of an SM: lanes for multiply-adds, for integers and for special functions, matrix units, issue
-slots, fetching of instructions that its cache does not hold, banks of shared memory and first-level
-cache; and its share of the second level and of memory."""
+"""The parts of an SM: lanes for multiply-adds, for integers and for special functions, matrix
+units, issue slots, fetching of instructions that its cache does not hold, banks of shared memory
+and first-level cache; and its share of the second level and of memory."""
 OVERLAP, HIDING = 2.0, 4.0
-"""No units; 1 if one waited for the other, large if it never did."""
+"""Orders of norms, without a unit: 1 if one waits for the other, large if it never waits."""
 BARRIER_CYCLES = 30.0
-"""From the last warp's arrival until all warps go on."""
+"""Cycles from the last warp's arrival until all warps go on."""
 FETCH_CYCLES = 1.0
-"""Of an SM, for an instruction from the second-level cache."""
+"""Cycles of an SM for an instruction from the second-level cache."""
 LAUNCH_SECONDS = 1.2e-6
-"""Of a kernel in a graph of many: the median of 56 kernels of less than 3 us on an H200."""
+"""Time of a launch in a graph of many: the median of 56 kernels of less than 3 us on an H200."""
 MATRIX_STEP = 2048
 """Multiply-adds of a warp by one instruction of the matrix units (16 × 8 × 16)."""
 REQUEST_BYTES = 128
-"""Of a warp that spills or loads a register."""
+"""Bytes of one request when a warp spills or loads a register."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
         l2 = l2 + np.where(access.is_store, asked, fits * least + (1 - fits) * asked)
         stays = whole + every - wave <= gpu.l2_bytes
         part: Times = np.zeros(())
-        if access.tensor:  # all of it is read, whatever the loops tell of requests
+        if access.tensor:  # all of it is read, whatever the requests in the loops
             depends = np.prod(np.broadcast_arrays(*access.depends_on), axis=0)
             part = depends * access.tensor_bytes / blocks
         read = np.where(stays, whole / blocks, wave / together)

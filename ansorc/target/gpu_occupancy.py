@@ -1,4 +1,4 @@
-"""How many blocks of a kernel an SM holds at a time, by the rules of NVIDIA's calculator."""
+"""Occupancy: the blocks of a kernel that an SM holds, by the rules of NVIDIA's calculator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ansorc.target.gpu import WARP_THREADS, GpuArchitecture
 REGISTER_UNIT = 256
 """Registers are given to a warp in multiples of this."""
 MAX_REGISTERS = 255
-"""Of a thread; the rest is spilled."""
+"""Registers of a thread; the rest is spilled."""
 MAX_THREADS = 1024
-"""Of a block."""
+"""Threads of a block."""
 
 
 def warps_of(threads: ArrayLike) -> NDArray[np.int64]:

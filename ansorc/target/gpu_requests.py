@@ -1,4 +1,4 @@
-"""What the memory of a GPU does for one load or store of a warp, from the addresses of its threads.
+"""Costs in a GPU's memory of one load or store of a warp, from the addresses of its threads.
 
 Counted exactly, for arrays of requests: `wavefronts` of shared memory and the first-level cache,
 which have the same 32 banks of 4 bytes, `sectors` of 32 bytes and `lines` of 128.

@@ -45,7 +45,7 @@ _ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "a
 _SYSTEMS = {"Linux": "linux-gnu", "Darwin": "apple-darwin"}
 
 _SHARED_BYTES = 4 << 20
-"""Of a third level for each core: 32 MiB for 8 cores of Zen 3 to 5 (stated); others have less."""
+"""Third-level cache for each core: 32 MiB for 8 cores of Zen 3 to 5 (stated); others less."""
 
 _GPU_BACKENDS = PLATFORMS["cuda"].backends
 _EMULATED_ARCH = "-arch=sm_90"
@@ -55,9 +55,9 @@ _EMULATED_ARCH = "-arch=sm_90"
 class Target:
     """A machine: its instruction set, cores and caches. `Target.parse(target.text) == target`.
 
-    It may be an assumed one: "native as x86_64-linux-gnu -mcpu=znver5 -cores=96" is the latter for
-    all that decides on a program (search, estimates, passes), while the code that is made of the
-    program is for the former, which is `real`.
+    It may be assumed: with "native as x86_64-linux-gnu -mcpu=znver5 -cores=96" all decisions
+    (search, estimates, passes) are those for the second machine, while code is generated for the
+    first one, which is `real`.
     """
 
     kind: PlatformName
@@ -230,7 +230,7 @@ class Target:
 
     @property
     def streaming_sums(self) -> int:
-        """Vectors of sums beside each other in a loop that adds up what comes from memory.
+        """Vectors of independent sums in a loop that adds up what comes from memory.
 
         Where `asks_ahead` holds, as many as are asked for in time. Else as many as a cache line
         of 64 bytes fills: on a Zen 4, 64 MiB on one core took 2.2 ms with 1 vector of 64 bytes or

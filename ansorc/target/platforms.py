@@ -19,7 +19,7 @@ PlatformName: TypeAlias = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Platform:
-    """What all targets of one kind have in common."""
+    """The common properties of all targets of one kind."""
 
     backends: Mapping[str, str]
     """The module of each back end, by the word that begins the text of its targets."""

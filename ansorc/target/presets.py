@@ -1,4 +1,4 @@
-"""What is known about processors by name: instruction sets, vectors, caches and core counts."""
+"""Processors by name: instruction sets, vectors, caches and core counts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
     "avx512vl": (7, 0, 1, 31), "avx512vnni": (7, 0, 2, 11), "avx512fp16": (7, 0, 3, 23),
     "avxvnni": (7, 1, 0, 4), "avx512bf16": (7, 1, 0, 5), "lzcnt": (0x80000001, 0, 2, 5),
 }  # fmt: skip
-"""Where `cpuid` tells each x86 feature: leaf, subleaf, register (eax, ebx, ecx, edx) and bit."""
+"""The x86 features in `cpuid`: leaf, subleaf, register (eax, ebx, ecx, edx) and bit."""
 
 ARM_FEATURES: dict[str, tuple[int, int]] = {
     "fullfp16": (16, 10), "dotprod": (16, 20), "fp16fml": (16, 23), "i8mm": (26, 13),
     "bf16": (26, 14),
 }  # fmt: skip
-"""Where Linux tells each feature of aarch64 besides NEON: key in the auxiliary vector, and bit."""
+"""Features of aarch64 besides NEON, as Linux has them: key in the auxiliary vector, and bit."""
 
 CPUINFO_NAMES = {
     "asimdhp": "fullfp16", "asimddp": "dotprod", "asimdfhm": "fp16fml",
@@ -57,7 +57,7 @@ class Preset:
     cache_line_bytes: int = 64
     cores: int = 1
     costs: CoreCosts = field(default_factory=CoreCosts)
-    """What instructions and bytes cost one core."""
+    """Costs of instructions and bytes on one core."""
 
 
 def _x86(name: str, features: tuple[str, ...], kib: tuple[int, int, int]) -> Preset:

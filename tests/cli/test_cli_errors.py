@@ -46,7 +46,9 @@ def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
 def test_a_file_of_one_array(cli: CommandLine) -> None:
     np.save(cli.directory / "one.npy", np.arange(3))
     error = cli.run(*["run", "ops.py:product", "--default", "--inputs", "one.npy"]).refused(2)
-    assert "one.npy is no file of arrays (it holds one array without a name); write one by" in error
+    assert (
+        "one.npy is not a file of arrays (it holds one array without a name); write one by" in error
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_build_compiles(cli: CommandLine, ending: str) -> None:
 def test_show_prints_the_text(cli: CommandLine) -> None:
     shown = cli.run("show", *NET, *TARGET, "--view", "memory", "--view", "cuda")
     assert shown.code == 0, shown
-    assert "# where intermediate tensors lie" in shown.out
+    assert "# the offsets and lifetimes of intermediate tensors" in shown.out
     assert re.search(r'extern "C" __global__ void __launch_bounds__\(\d+\) k0_0_\w+\(', shown.out)
     other = cli.run("show", *NET, "--view", "cuda")
     assert other.code == 2

@@ -145,7 +145,7 @@ def test_a_page_says_why_it_shows_no_devices(monkeypatch: pytest.MonkeyPatch) ->
     [
         (["--device", "a76"], "name it by --fleet"),
         (["--fleet", "tcp://127.0.0.1:1"], "ansorc fleet status"),
-        (["--fleet", "here", "--device", "a76"], "no address of a scheduler"),
+        (["--fleet", "here", "--device", "a76"], "not the address of a scheduler"),
         (["--fleet", "tcp://127.0.0.1:1", "--device", "a76"], "ansorc fleet key"),
     ],
 )

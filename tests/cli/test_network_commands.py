@@ -220,7 +220,7 @@ def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
         ("show net.onnx --input x", "--input x: write NAME=SHAPE, e.g. --input x=1x3x224x224"),
         ("show net.onnx --input x=axb", "--input x=axb: write NAME=SHAPE"),
         ("show net.onnx --constant x", "--constant x: write NAME=FILE.npy"),
-        ("show net.onnx --constant x=no.npy", "--constant x=no.npy: no.npy is no .npy file: "),
+        ("show net.onnx --constant x=no.npy", "--constant x=no.npy: no.npy is not a .npy file: "),
         ("show net.onnx --input x=2x12 --view ir", "'ir' is not one of 'graph', 'optimized-graph'"),
         ("run net.onnx --input x=2x12 -l kernel.so", "kernel.so is a kernel, no network"),
         ("show ops.py:product --input x=2", "--input and --constant are for networks; 'ops.py:pro"),

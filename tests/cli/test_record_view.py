@@ -90,7 +90,7 @@ def test_views_of_a_record_are_printed_without_rebuilding(cli: CommandLine, task
 def test_a_record_can_be_bisected(cli: CommandLine, task: Task) -> None:
     ended = cli.run("show", "--record", FAST.key, "--bisect")
     assert ended.code == 0, ended
-    assert ended.out.endswith("and so is the code that is made of them\n")
+    assert ended.out.endswith("and so is the code that is generated from them\n")
     ended = cli.run("show", "--record", CRASHING.key, "--bisect")
     assert ended.code == 1
     assert "\nthe loops are wrong before all passes, so the schedule or lowering is:\n" in ended.out

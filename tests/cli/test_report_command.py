@@ -38,8 +38,8 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, _BROWSERS)), "")
 SECTIONS = (
     "Result", "Best time by trial", "Where the time went", "Failures by class",
-    "How well the model predicted", "Roofline", "The best loops beside the untuned default's",
-    "What its assembly is made of", "Environment",
+    "How well the model predicted", "Roofline", "The best loops and those of the untuned default",
+    "The instructions of its assembly", "Environment",
 )  # fmt: skip
 HOSTILE = "</script><script>alert(1)</script><b>&\"'"
 
@@ -145,7 +145,7 @@ def test_lines_of_one_program_alone_are_marked(tuned_file: Path) -> None:
     default = str(replay(task.dag, untuned.steps))
     other = next(one for one in history.records if texts.get(one.program_key, default) != default)
     parts = {part.title: part for part in task_sections(replace(history, best=other), None)}
-    marked = Page(parts["The best loops beside the untuned default's"].body).marked
+    marked = Page(parts["The best loops and those of the untuned default"].body).marked
     assert marked
     columns = default.splitlines() + texts[other.program_key].splitlines()
     assert set(marked) <= set(columns)

@@ -12,9 +12,9 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.build import compile_function
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.network.own_weights import with_all_packed, with_own_weights
-from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.network.weights import Weight
 from ansorc.codegen.package.signature import Param
 from ansorc.graph.builder import GraphBuilder
@@ -46,7 +46,7 @@ def winograd(channels: int = CHANNELS) -> Packing:
     return packing
 
 
-def copying(places: list[Place], packing: Packing, **parts: object) -> NetworkPlan:
+def copying(places: list[BufferSlot], packing: Packing, **parts: object) -> NetworkPlan:
     """A network whose outputs are weights, as its kernels read them."""
     size = packing.packed.elements
     text = f"kernel f(W: float32[{size}] constant, Y: float32[{size}]):\n"
@@ -55,7 +55,8 @@ def copying(places: list[Place], packing: Packing, **parts: object) -> NetworkPl
     )
     outputs = [Param(f"y{n}", (size,), FLOAT32, is_output=True) for n in range(len(places))]
     calls = [
-        KernelCall(0, (place, Place(PlaceKind.OUTPUT, n)), "copy") for n, place in enumerate(places)
+        KernelCall(0, (place, BufferSlot(PlaceKind.OUTPUT, n)), "copy")
+        for n, place in enumerate(places)
     ]
     return NetworkPlan("copying", (), tuple(outputs), (kernel,), tuple(calls), 0, **parts)  # pyright: ignore[reportArgumentType]
 
@@ -83,10 +84,10 @@ def test_what_grows_is_packed_when_it_is_loaded() -> None:
     packed = with_all_packed(plan)
     assert packed.weights.nbytes == 3 * packing.packed.bytes
     for each, wanted in ((plan, expected), (own, expected[1:2]), (packed, expected)):
-        result = build_network(each, NATIVE)()
+        result = link_network(each, NATIVE)()
         for one, values in zip(result if len(wanted) > 1 else [result], wanted, strict=True):
             np.testing.assert_allclose(one, values, 1e-5, 1e-7)
-    again = build_network(with_all_packed(plan), NATIVE)()  # what was stored is in memory by now
+    again = link_network(with_all_packed(plan), NATIVE)()  # what was stored is in memory by now
     np.testing.assert_allclose(again, expected, 1e-5, 1e-7)
 
 

@@ -75,7 +75,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("'float' is not a dtype", lambda: ac.placeholder(4, "X", "float")),
     ("holds scalars, not float32x8", lambda: ac.placeholder(4, "X", "float32x8")),
     ("\\(4, 0\\) of 'X' is empty", lambda: ac.placeholder((4, 0), "X")),
-    ("not made of integers", lambda: ac.placeholder(untyped((4, 2.5)), "X")),
+    ("does not consist of integers", lambda: ac.placeholder(untyped((4, 2.5)), "X")),
     ("2 dimensions, but its function takes 1", lambda: ac.compute((8, 4), lambda i: V[i], "X")),
     ("returned 'text' \\(str\\); return one", of(lambda i: "text")),
     ("definition of 'X': '\\+' on float32 and float64", of(lambda i: V[i] + D[i])),
@@ -93,7 +93,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
         of(lambda i: ac.if_then_else(i >= 1, V[i - 2], 0.0)),
     ),
     (
-        "no hint 'unroll'; known are always_unroll",
+        "unknown hint 'unroll'; known are always_unroll",
         lambda: ac.compute(8, lambda i: V[i], hints={"unroll": ""}),
     ),
     (

@@ -17,7 +17,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import State, lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 
 Array = NDArray[Any]
@@ -197,7 +197,7 @@ def test_text_key_and_pickle() -> None:
         ("    combine from 0.0 = l1 + r1\n", "", "is not one of 2 values"),
         ("l1 + r1", "l1 + A[0, 0]", "there is no buffer 'A'"),
         ("from 0.0 = l1", "from l0 = l1", "l0"),
-        ("tuple over", "sum over", "'S' is no reduction of tuples"),
+        ("tuple over", "sum over", "'S' is not a reduction of tuples"),
         ("    also Q: float32[6]", "    also Q: float32[5]", "do not match the shape"),
         ("    also Q: float32[6]", "    also S: float32[6]", "two tensors 'S'"),
     ],

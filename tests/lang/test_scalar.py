@@ -33,8 +33,8 @@ def choose(condition: object) -> ac.Scalar:
 Body = Callable[[Any, Any], object]
 
 TRUTH = "has no truth value while the program is being defined"
-NO_NUMBER = "is no number while the program is being defined"
-BOOL = "a Python bool is no condition of the program"
+NO_NUMBER = "is not a number while the program is being defined"
+BOOL = "a Python bool is not a condition of the program"
 
 TRUTH_VALUES: list[Body] = [
     lambda i, j: choose(not (i == 0)),  # noqa: SIM201
@@ -114,7 +114,7 @@ OTHERS: list[tuple[str, Body]] = [
     ("cannot be in a set", lambda i, j: 1.0 if j in frozenset((i, 2)) else 0.0),
     ("key of a dict.*ac.if_then_else", lambda i, j: {0: 1.0}.get(i, 0.0)),
     ("key of a dict", lambda i, j: {k: 1.0}.get(j, 0.0)),
-    ("is no number", lambda i, j: float(f"{A[i, j]:.3f}")),
+    ("is not a number", lambda i, j: float(f"{A[i, j]:.3f}")),
     ("numpy.isnan.*write x != x", lambda i, j: untyped(np.isnan(A[i, j]))),
     ("numpy.isfinite.*abs\\(x\\) <", lambda i, j: untyped(np.isfinite(A[i, j]))),
     ("are not assigned: define", lambda i, j: A.__setitem__((i, j), 1.0)),
@@ -164,8 +164,8 @@ OTHERS: list[tuple[str, Body]] = [
     ("numpy.maximum takes arrays.*write ac.maximum", lambda i, j: np.maximum(A[i, j], 0)),
     ("numpy.absolute takes arrays.*write ac.abs", lambda i, j: np.abs(A[i, j])),
     ("numpy.arctan takes arrays.*operators of Python", lambda i, j: np.arctan(A[i, j])),
-    ("an array of shape \\(4,\\) is no element", lambda i, j: np.ones(4) * A[i, j]),
-    ("an array of shape \\(4,\\) is no element", lambda i, j: A[i, j] + np.ones(4)),
+    ("an array of shape \\(4,\\) is not an element", lambda i, j: np.ones(4) * A[i, j]),
+    ("an array of shape \\(4,\\) is not an element", lambda i, j: A[i, j] + np.ones(4)),
     ("round\\(x, digits\\)", lambda i, j: round(A[i, j], 2)),
     ("pow takes two operands", lambda i, j: pow(i, 2, 3)),
     ("uint8 to the power -1: integers have whole powers", lambda i, j: U[i] ** -1),
@@ -189,8 +189,8 @@ OTHERS: list[tuple[str, Body]] = [
         lambda i, j: ac.sum(A[i, j], axis=untyped(1)),
     ),
     ("axis= is a reduce axis, or a list.*ac.ops.max", lambda i, j: ac.max(A[i, j], untyped(None))),
-    ("runs over 1, which is no reduce axis", lambda i, j: ac.sum(A[i, j], axis=untyped([1]))),
-    ("which is no reduce axis", lambda i, j: ac.sum(A[i, j], axis=untyped(i))),
+    ("runs over 1, which is not a reduce axis", lambda i, j: ac.sum(A[i, j], axis=untyped([1]))),
+    ("which is not a reduce axis", lambda i, j: ac.sum(A[i, j], axis=untyped(i))),
     ("'float3' is not a dtype", lambda i, j: A[i, j].astype("float3")),
     ("complex64.* is not a dtype", lambda i, j: A[i, j].astype(np.complex64)),
     ("None is not a dtype", lambda i, j: A[i, j].astype(untyped(None))),

@@ -101,7 +101,7 @@ def test_the_command_says_that_all_is_right(ops: CommandLine) -> None:
     ended = ops.run("show", "ops.py:product", "--default", "--bisect")
     assert ended.code == 0, ended
     assert "\nthe loops are right after the last of " in ended.out
-    assert ended.out.endswith("and so is the code that is made of them\n")
+    assert ended.out.endswith("and so is the code that is generated from them\n")
     ended = ops.run(
         "show", "ops.py:product", "--default", "--bisect", "--target", "cuda -arch=sm_80"
     )
@@ -122,4 +122,7 @@ def test_wrong_code_of_right_loops_is_found(
     monkeypatch.setattr(Measurer, "measure", wrong)
     ended = ops.run("show", "ops.py:product", "--default", "--bisect")
     assert ended.code == 1
-    assert "the code that is made of them is wrong (wrong result): candidate rejected" in ended.out
+    assert (
+        "the code that is generated from them is wrong (wrong result): candidate rejected"
+        in ended.out
+    )

@@ -28,12 +28,12 @@ DEVICE_ALIGNMENT = 16
 256 and more."""
 
 
-def _packed(number: int, param: Param, value: object, array: Array) -> Array:
+def _pack(number: int, param: Param, value: object, array: Array) -> Array:
     return array if param.packing is None else param.packing.apply(array)
 
 
-def checked_arrays(
-    signature: Signature, values: Sequence[object], packer: Packer = _packed
+def check_arrays(
+    signature: Signature, values: Sequence[object], packer: Packer = _pack
 ) -> list[Array]:
     """Return `values` as NumPy arrays that share their memory, in call order.
 
@@ -42,28 +42,33 @@ def checked_arrays(
     Raises CallError that names the argument, what was given and what the kernel wants.
     """
     places = _places(signature, values)
-    arrays = [_passed(place, value, packer) for place, value in zip(places, values, strict=True)]
-    _require_no_overlap(signature, [(one.ctypes.data, one.nbytes) for one in arrays])
+    arrays = [
+        _kernel_array(argument, value, packer)
+        for argument, value in zip(places, values, strict=True)
+    ]
+    _require_no_overlap(signature, [(array.ctypes.data, array.nbytes) for array in arrays])
     return arrays
 
 
-def checked_operands(
+def check_operands(
     signature: Signature, values: Sequence[object], stream: int
 ) -> list[DeviceOperand]:
-    """Return `values` as `checked_arrays` does, but those in a device's memory as they are.
+    """Return `values` as `check_arrays` does, but those in a device's memory as they are.
 
     `stream` is the handle of the stream that the kernel will run in.
     """
     places = _places(signature, values)
-    found = [_operand(place, value, stream) for place, value in zip(places, values, strict=True)]
-    _require_no_overlap(signature, [(_address(one), one.nbytes) for one in found])
-    return found
+    operands = [
+        _operand(argument, value, stream) for argument, value in zip(places, values, strict=True)
+    ]
+    _require_no_overlap(signature, [(_address(operand), operand.nbytes) for operand in operands])
+    return operands
 
 
 def _places(signature: Signature, values: Sequence[object]) -> list[_CallArgument]:
     params = signature.params
     if len(values) != len(params):
-        wanted = ", ".join(_described(param) for param in params)
+        wanted = ", ".join(_describe(param) for param in params)
         raise CallError(
             f"{signature.name} takes {len(params)} arrays ({wanted}), but {len(values)} were given"
         )
@@ -92,15 +97,15 @@ def file_path(given: object) -> Path:
     return path
 
 
-def packed_weight(signature: Signature, name: str, value: object) -> PackedWeight:
+def pack_weight(signature: Signature, name: str, value: object) -> PackedWeight:
     """Return the weight `name` as the kernel reads it; raise CallError as a call would."""
     for number, param in enumerate(signature.params, start=1):
         is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
         if param.packing is not None and is_text and param.name == name:
-            place = _CallArgument(signature.name, number, param)
+            argument = _CallArgument(signature.name, number, param)
             if isinstance(value, PackedWeight):
-                return PackedWeight(param.packing, _passed(place, value))
-            return PackedWeight(param.packing, param.packing.apply(_array(place, value)))
+                return PackedWeight(param.packing, _kernel_array(argument, value))
+            return PackedWeight(param.packing, param.packing.apply(_array(argument, value)))
     known = ", ".join(f"'{param.name}'" for param in signature.params if param.packing is not None)
     raise CallError(
         f"{signature.name} has no weight '{name}' to pack; its constant inputs: {known or 'none'} "
@@ -108,75 +113,75 @@ def packed_weight(signature: Signature, name: str, value: object) -> PackedWeigh
     )
 
 
-def _passed(place: _CallArgument, value: object, packer: Packer = _packed) -> Array:
+def _kernel_array(argument: _CallArgument, value: object, packer: Packer = _pack) -> Array:
     """The array that the kernel gets for `value`."""
-    param = place.param
+    param = argument.param
     if not isinstance(value, PackedWeight):
-        array = _array(place, value)
-        return packer(place.number, param, value, array) if param.is_rewritten else array
+        array = _array(argument, value)
+        return packer(argument.number, param, value, array) if param.is_rewritten else array
     if value.packing != param.packing:
-        raise place.refuse(
+        raise argument.refuse(
             f"is {value!r} for another kernel or tensor",
             f"each kernel has an order of its own; pass what its pack('{param.name}', …) returns",
         )
     return value.array
 
 
-def _operand(place: _CallArgument, value: object, stream: int) -> DeviceOperand:
+def _operand(argument: _CallArgument, value: object, stream: int) -> DeviceOperand:
     if isinstance(value, PackedWeight):
-        return _passed(place, value)
+        return _kernel_array(argument, value)
     if isinstance(value, np.ndarray):
-        return _passed(place, cast(Array, value))
+        return _kernel_array(argument, cast(Array, value))
     try:
-        found = device_array(value, stream)
+        array = device_array(value, stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = f"is a {type(value).__name__} that cannot be read ({error})"
         remedy = "it must lie in the memory of a CUDA device or of this machine"
-        raise place.refuse(kind, remedy) from error
-    if found is None:
-        return _passed(place, value)
-    if place.param.is_rewritten:
+        raise argument.refuse(kind, remedy) from error
+    if array is None:
+        return _kernel_array(argument, value)
+    if argument.param.is_rewritten:
         given = "is an array on a device"
         remedy = "the kernel reads it in another order; pass what pack() returns of a NumPy array"
-        raise place.refuse(given, remedy)
-    _require_fit(place, found, may_write=found.may_write)
-    if not found.is_contiguous:
-        given = f"is not contiguous (strides {found.strides} bytes)"
-        raise place.refuse(given, "the kernel wants a dense row-major array; copy it to one")
-    if found.address % DEVICE_ALIGNMENT:
+        raise argument.refuse(given, remedy)
+    _require_fit(argument, array, may_write=array.may_write)
+    if not array.is_contiguous:
+        given = f"is not contiguous (strides {array.strides} bytes)"
+        raise argument.refuse(given, "the kernel wants a dense row-major array; copy it to one")
+    if array.address % DEVICE_ALIGNMENT:
         remedy = f"kernels of a GPU need a multiple of {DEVICE_ALIGNMENT}; copy the array"
-        raise place.refuse(f"is misaligned (address {found.address:#x})", remedy)
-    return found
+        raise argument.refuse(f"is misaligned (address {array.address:#x})", remedy)
+    return array
 
 
 def _address(operand: DeviceOperand) -> int:
     return operand.address if isinstance(operand, DeviceArray) else operand.ctypes.data
 
 
-def _require_fit(place: _CallArgument, array: DeviceOperand, *, may_write: bool) -> None:
+def _require_fit(argument: _CallArgument, array: DeviceOperand, *, may_write: bool) -> None:
     """Raise CallError for a wrong dtype or shape, and for an output that is read-only."""
-    param = place.param
+    param = argument.param
     if array.dtype != param.dtype.numpy:
         remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
-        raise place.refuse(f"has dtype {array.dtype}", remedy)
+        raise argument.refuse(f"has dtype {array.dtype}", remedy)
     if array.shape != param.source_shape:
-        raise place.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
+        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
     if param.is_output and not may_write:
-        raise place.refuse(
+        raise argument.refuse(
             "is read-only", "the kernel writes its result there; pass a writable array"
         )
 
 
-def _array(place: _CallArgument, value: object) -> Array:
-    param = place.param
-    array, may_write = _viewed(place, value)
-    _require_fit(place, array, may_write=may_write)
+def _array(argument: _CallArgument, value: object) -> Array:
+    param = argument.param
+    array, may_write = _view(argument, value)
+    _require_fit(argument, array, may_write=may_write)
     if not array.flags.c_contiguous:
         given = f"is not contiguous (strides {array.strides} bytes)"
-        raise place.refuse(given, _contiguous_remedy(param))
+        raise argument.refuse(given, _contiguous_remedy(param))
     if not array.flags.aligned:
         remedy = f"an element of {param.dtype} needs {param.dtype.bytes}; copy the array"
-        raise place.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
+        raise argument.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
     return array
 
 
@@ -187,21 +192,21 @@ def _contiguous_remedy(param: Param) -> str:
     return f"{wants}; use numpy.ascontiguousarray"
 
 
-def _viewed(place: _CallArgument, value: object) -> tuple[Array, bool]:
+def _view(argument: _CallArgument, value: object) -> tuple[Array, bool]:
     """Return (array over the memory of `value`, whether it may be written)."""
     if isinstance(value, np.ndarray):
         array = cast(Array, value)
         return array, bool(array.flags.writeable)
-    if _is_number(value) and not place.param.source_shape:
-        return _of_number(place, value), False
+    if _is_number(value) and not argument.param.source_shape:
+        return _of_number(argument, value), False
     if not has_dlpack(value):
         kind = f"is a {type(value).__name__}"
-        raise place.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
+        raise argument.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
     try:
         array = cast(Array, np.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = f"is a {type(value).__name__} that NumPy cannot view ({error})"
-        raise place.refuse(
+        raise argument.refuse(
             kind, "it must lie in this machine's main memory, with strides"
         ) from error
     return array, bool(array.flags.writeable) or not _is_versioned(value)
@@ -211,22 +216,22 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def _of_number(place: _CallArgument, value: object) -> Array:
+def _of_number(argument: _CallArgument, value: object) -> Array:
     """Return the array without dimensions that holds a number of Python or NumPy.
 
     Raise CallError unless the parameter's dtype holds it: a bool or an integer as it is, a float
     rounded, but not to infinity.
     """
-    given, wanted = np.asarray(value), place.param.dtype
+    given, wanted = np.asarray(value), argument.param.dtype
     fits = given.dtype.kind in ("b" if wanted.is_bool else "iu" if wanted.is_integer else "fiuV")
     if not fits or given.dtype.kind == "O":
-        raise place.refuse(f"is the number {value!r}", f"the kernel wants {wanted}")
+        raise argument.refuse(f"is the number {value!r}", f"the kernel wants {wanted}")
     with np.errstate(over="ignore"):
-        found = given.astype(wanted.numpy)
-    is_same = bool(found == given) if not wanted.is_float else True
-    if not is_same or (np.isinf(found.astype(np.float64)) and not np.isinf(float(given))):
-        raise place.refuse(f"is the number {value!r}", f"{wanted} does not hold it")
-    return found
+        converted = given.astype(wanted.numpy)
+    is_same = bool(converted == given) if not wanted.is_float else True
+    if not is_same or (np.isinf(converted.astype(np.float64)) and not np.isinf(float(given))):
+        raise argument.refuse(f"is the number {value!r}", f"{wanted} does not hold it")
+    return converted
 
 
 def _is_versioned(value: SupportsDLPack) -> bool:
@@ -256,5 +261,5 @@ def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]])
                 )
 
 
-def _described(param: Param) -> str:
+def _describe(param: Param) -> str:
     return f"{param.name}: {param.dtype}{list(param.source_shape)}"

@@ -33,8 +33,8 @@ class FixedInputs:
         """Return what runs the kernel with the others, where it has such a function."""
         if not isinstance(self._kernel, DirectKernel):
             return None
-        own = {self._free[n]: array for n, array in fixed.items()}
-        return self._kernel.direct(self._signature, self._fixed | own, most_threads)
+        newly_fixed = {self._free[n]: array for n, array in fixed.items()}
+        return self._kernel.direct(self._signature, self._fixed | newly_fixed, most_threads)
 
     def close(self) -> None:
         """Free the code."""

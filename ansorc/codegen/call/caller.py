@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ansorc.codegen.base import BoundKernel, DirectCall, DirectKernel, LoadedKernel
-from ansorc.codegen.call.arguments import checked_arrays
+from ansorc.codegen.call.arguments import check_arrays
 from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.output_pool import OutputPool
 from ansorc.codegen.call.packed_inputs import PackedInputs
@@ -47,7 +47,7 @@ class LazyCode(Generic[Loaded]):
         self._lock = threading.Lock()
         self._loaded: Loaded | None = None
 
-    def loaded(self) -> Loaded:
+    def get(self) -> Loaded:
         """Return the loaded code; raise BuildError if it cannot be loaded."""
         with self._lock:
             if self._loaded is None:
@@ -92,12 +92,12 @@ class Caller(Generic[Loaded]):
         self._run(self._with_outputs(values, outputs), threads)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def bound(self, values: tuple[object, ...], threads: int) -> BoundCall:
+    def bind(self, values: tuple[object, ...], threads: int) -> BoundCall:
         """Return what runs the code on `values`, outputs included, which are checked now."""
-        arrays = checked_arrays(self._signature, values)
-        self.loaded(threads)
+        arrays = check_arrays(self._signature, values)
+        self.load(threads)
         text = f"<{self._signature.name} on {len(arrays)} arrays>"
-        return BoundCall(lambda: self._bound(arrays, threads), self.require_success, text)
+        return BoundCall(lambda: self._bind(arrays, threads), self.require_success, text)
 
     def _with_outputs(
         self, values: tuple[object, ...], outputs: tuple[Array, ...]
@@ -119,13 +119,13 @@ class Caller(Generic[Loaded]):
 
     def _run_checked(self, values: tuple[object, ...], threads: int) -> int:
         """Run the code on what machine code does not recognise; return its status."""
-        known = self._packed_inputs.replaced(values)
+        known = self._packed_inputs.replace(values)
         if known is not None and self._direct is not None:
             status = self._direct(known, threads, self._workspace() or 0)
             if status is not None:
                 return status
-        arrays = checked_arrays(self._signature, known or values, self._packed_inputs.packed)
-        call = self._bound(arrays, threads)
+        arrays = check_arrays(self._signature, known or values, self._packed_inputs.pack)
+        call = self._bind(arrays, threads)
         status = call.run(1)
         if status == 0:
             call.fetch()
@@ -138,7 +138,7 @@ class Caller(Generic[Loaded]):
     def _prepare_direct(self) -> None:
         if self._has_tried_direct:
             return
-        code = self._code.loaded()
+        code = self._code.get()
         if isinstance(code, DirectKernel):
             self._direct = code.direct(self._signature, {}, _MOST_THREADS)
         self._has_tried_direct = True
@@ -147,7 +147,7 @@ class Caller(Generic[Loaded]):
         self, arrays: Sequence[Array], threads: int, *, min_time_s: float, max_repeats: int
     ) -> Timing:
         """Run the code for about `min_time_s` seconds and return the time of one call."""
-        call = self._bound(arrays, threads)
+        call = self._bind(arrays, threads)
         timing = measure(
             lambda calls: self.require_success(call.run(calls)),
             time.perf_counter,
@@ -157,13 +157,13 @@ class Caller(Generic[Loaded]):
         call.fetch()
         return timing
 
-    def loaded(self, threads: int) -> tuple[Loaded, int | None]:
+    def load(self, threads: int) -> tuple[Loaded, int | None]:
         """Return the code, loaded, and the address of this thread's workspace.
 
         Raise CallError for a wrong number of threads.
         """
         _thread_count(threads)
-        return self._code.loaded(), self._workspace()
+        return self._code.get(), self._workspace()
 
     def require_success(self, status: int) -> None:
         """Raise CallError with the meaning of `status` unless it is 0."""
@@ -176,15 +176,15 @@ class Caller(Generic[Loaded]):
 
     def _fault(self, kind: FaultKind) -> FaultError:
         """Return the error of a call that failed for its data, from what this thread's says."""
-        signature, place = self._signature, self._signature.fault_place
+        signature, offset = self._signature, self._signature.fault_place
         memory: Array | None = getattr(self._of_thread, "memory", None)
         if memory is None:
             return unknown_fault(signature.name, kind)
-        record = memory[place : place + FAULT_RECORD.bytes].view(np.int64).tolist()
+        record = memory[offset : offset + FAULT_RECORD.bytes].view(np.int64).tolist()
         return recorded_fault(signature.name, kind, signature.faults, record)
 
-    def _bound(self, arrays: Sequence[Array], threads: int) -> BoundKernel:
-        code, workspace = self.loaded(threads)
+    def _bind(self, arrays: Sequence[Array], threads: int) -> BoundKernel:
+        code, workspace = self.load(threads)
         return code.bind(arrays, workspace, _thread_count(threads))
 
     def _workspace(self) -> int | None:

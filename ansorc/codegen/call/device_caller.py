@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ansorc.codegen.base import BoundDeviceKernel, DeviceKernel, LoadedKernel
-from ansorc.codegen.call.arguments import checked_operands
+from ansorc.codegen.call.arguments import check_operands
 from ansorc.codegen.call.timing import Timing, measure
 from ansorc.codegen.device_array import DeviceOperand, stream_handle
 from ansorc.codegen.package.signature import Signature
@@ -46,7 +46,7 @@ class DeviceCaller:
         Raise CallError for arrays or a stream that it cannot take, DeviceError if it fails.
         """
         handle = self._handle(stream)
-        operands = checked_operands(self._signature, values, handle or 0)
+        operands = check_operands(self._signature, values, handle or 0)
         bound = self._kernel().bind_on(operands, handle)
         try:
             if handle is None or _copies(operands):
@@ -62,7 +62,7 @@ class DeviceCaller:
     ) -> Timing:
         """Run the kernel for about `min_time_s` and return the time of a call without copies."""
         handle = self._handle(stream)
-        operands = checked_operands(self._signature, values, handle or 0)
+        operands = check_operands(self._signature, values, handle or 0)
         bound = self._kernel().bind_on(operands, handle)
         clock = DeviceClock()
         try:
@@ -75,14 +75,14 @@ class DeviceCaller:
 
     def call_seconds(self, values: Sequence[object], repeats: int) -> list[list[float]]:
         """Run a network so many times; return the time of each of its calls in each run."""
-        operands = checked_operands(self._signature, values, 0)
+        operands = check_operands(self._signature, values, 0)
         bound = self._kernel().bind_on(operands, None)
         try:
-            found = [bound.call_seconds() for _ in range(repeats)]
+            seconds = [bound.call_seconds() for _ in range(repeats)]
             bound.fetch()
         finally:
             bound.release()
-        return found
+        return seconds
 
     def _kernel(self) -> DeviceKernel:
         if self._checked is None:  # asking a protocol takes as long as many a kernel
@@ -102,4 +102,4 @@ class DeviceCaller:
 
 
 def _copies(operands: Sequence[DeviceOperand]) -> bool:
-    return any(isinstance(one, np.ndarray) for one in operands)
+    return any(isinstance(operand, np.ndarray) for operand in operands)

@@ -32,7 +32,7 @@ def load_library(
 
 def load_kernel(path: str | os.PathLike[str], *, verify: bool = False) -> Module:
     """Return the kernel in a shared library; raise BuildError also if it is a network."""
-    found = load_library(path, verify=verify)
-    if not isinstance(found, Module):
+    loaded = load_library(path, verify=verify)
+    if not isinstance(loaded, Module):
         raise BuildError(f"{path} is a network, not a kernel; load it by ansorc.load_library")
-    return found
+    return loaded

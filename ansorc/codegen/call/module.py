@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from ansorc.codegen.base import LoadedKernel, backend_of, opener_of
-from ansorc.codegen.call.arguments import checked_arrays, file_path, packed_weight
+from ansorc.codegen.call.arguments import check_arrays, file_path, pack_weight
 from ansorc.codegen.call.bound import BoundCall, FixedInputs
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
@@ -40,7 +40,7 @@ class Module:
         self._code = code
         self._caller = Caller(signature, target, code)
         is_on_device = opener_of(target).capabilities(target).device
-        self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
+        self._device = DeviceCaller(signature, code.get) if is_on_device else None
         self._compiled = compiled
         self._has_bound_inputs = False
 
@@ -85,19 +85,19 @@ class Module:
                 "be bound; pass what pack() returns at every call"
             )
         module = self._with(constants) if constants else self
-        return module._caller.bound(arrays, threads) if arrays else module
+        return module._caller.bind(arrays, threads) if arrays else module
 
     def _with(self, constants: Mapping[str, object]) -> Module:
         """This kernel without its constant inputs `constants`."""
         signature, code = self.signature, self._code
-        packed = {name: packed_weight(signature, name, one) for name, one in constants.items()}
+        packed = {name: pack_weight(signature, name, array) for name, array in constants.items()}
         fixed = {
             number: packed[param.name].array
             for number, param in enumerate(signature.params)
             if param.name in packed
         }
         free = tuple(param for param in signature.params if param.name not in packed)
-        rest = LazyCode[LoadedKernel](lambda: FixedInputs(code.loaded(), signature, fixed))
+        rest = LazyCode[LoadedKernel](lambda: FixedInputs(code.get(), signature, fixed))
         module = Module(replace(signature, params=free), self.target, rest, None)
         module._has_bound_inputs = True
         return module
@@ -108,7 +108,7 @@ class Module:
         Pass it in the place of the original at every call; it does not follow later changes of
         `array`. Raises CallError for what is no weight, or an array that a call would refuse.
         """
-        return packed_weight(self.signature, weight, array)
+        return pack_weight(self.signature, weight, array)
 
     def time(
         self, *arrays: object, threads: int = 0, min_time_s: float = 0.1, max_repeats: int = 100
@@ -120,7 +120,7 @@ class Module:
         """
         if self._device is not None:
             return self._device.time(arrays, None, min_time_s=min_time_s, max_repeats=max_repeats)
-        checked = checked_arrays(self.signature, arrays)
+        checked = check_arrays(self.signature, arrays)
         return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
@@ -171,5 +171,5 @@ def open_kernel(library: Path, manifest: Manifest) -> Module:
     """Return the kernel in a shared library; raise BuildError if it cannot be loaded."""
     signature, target = manifest.signature, manifest.target
     code = LazyCode(lambda: opener_of(target).open(library, signature, target))
-    code.loaded()
+    code.get()
     return Module(signature, target, code, None)

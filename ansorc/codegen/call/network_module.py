@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansorc.codegen.base import LoadedNetwork, network_backend_of, network_opener_of, opener_of
-from ansorc.codegen.call.arguments import checked_arrays, file_path
+from ansorc.codegen.call.arguments import check_arrays, file_path
 from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
@@ -56,7 +56,7 @@ class NetworkModule:
         self._counts = (len(self.inputs), len(signature.params))
         self._caller = Caller(signature, target, code)
         is_on_device = opener_of(target).capabilities(target).device
-        self._device = DeviceCaller(signature, code.loaded) if is_on_device else None
+        self._device = DeviceCaller(signature, code.get) if is_on_device else None
         self._plan = plan
 
     def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> Any:
@@ -96,7 +96,7 @@ class NetworkModule:
             )
         if len(arrays) != len(self.signature.params):
             raise self._wrong_count(arrays)
-        return self._caller.bound(arrays, threads)
+        return self._caller.bind(arrays, threads)
 
     def run(self, feeds: Mapping[str, object], threads: int = 0) -> dict[str, Array]:
         """Run the network on inputs by name, and return its outputs by name, as new arrays."""
@@ -110,8 +110,8 @@ class NetworkModule:
                 what = "needs an input" if name in names else "has no input"
                 takes = ", ".join(f"'{each}'" for each in names)
                 raise CallError(f"{self.signature.name} {what} '{name}'; it takes {takes}")
-        found = self(*(feeds[name] for name in names), threads=threads)
-        outputs = (found,) if len(self.outputs) == 1 else found
+        results = self(*(feeds[name] for name in names), threads=threads)
+        outputs = (results,) if len(self.outputs) == 1 else results
         return {param.name: array for param, array in zip(self.outputs, outputs, strict=True)}
 
     def profile(self, *arrays: object, threads: int = 0, repeats: int = 10) -> list[CallTime]:
@@ -124,7 +124,7 @@ class NetworkModule:
         if self._device is not None:
             runs = self._device.call_seconds(values, repeats + 1)
         else:
-            runs = self._profiled(checked_arrays(self.signature, values), threads, repeats + 1)
+            runs = self._profile_calls(check_arrays(self.signature, values), threads, repeats + 1)
         medians = [statistics.median(times) for times in zip(*runs[1:], strict=True)]
         return [CallTime(*pair) for pair in zip(self.call_names, medians, strict=True)]
 
@@ -139,7 +139,7 @@ class NetworkModule:
         values = self._with_outputs(arrays)
         if self._device is not None:
             return self._device.time(values, None, min_time_s=min_time_s, max_repeats=max_repeats)
-        checked = checked_arrays(self.signature, values)
+        checked = check_arrays(self.signature, values)
         return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
 
     def save(
@@ -164,7 +164,7 @@ class NetworkModule:
         )
 
     def __repr__(self) -> str:
-        inputs, outputs = map(_listed, (self.inputs, self.outputs))
+        inputs, outputs = map(_list_params, (self.inputs, self.outputs))
         return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
 
     def _repr_html_(self) -> str:
@@ -175,15 +175,15 @@ class NetworkModule:
         calls = [("", f"kernel {name}") for name in self.call_names]
         return notebook.frame(f"{title}{len(calls)} calls", notebook.table([*rows, *calls]))
 
-    def _profiled(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
+    def _profile_calls(self, arrays: Sequence[Array], threads: int, runs: int) -> list[list[float]]:
         """The seconds of each call in each of so many runs."""
-        code, workspace = self._caller.loaded(threads)
-        found: list[list[float]] = []
+        code, workspace = self._caller.load(threads)
+        profile: list[list[float]] = []
         for _ in range(runs):
             status, seconds = code.profile(arrays, workspace, threads)
             self._caller.require_success(status)
-            found.append(seconds)
-        return found
+            profile.append(seconds)
+        return profile
 
     def _new_outputs(self) -> list[Array]:
         return [aligned_empty(param.shape, param.dtype.numpy) for param in self.outputs]
@@ -197,7 +197,7 @@ class NetworkModule:
         return arrays
 
     def _wrong_count(self, arrays: Sequence[object]) -> CallError:
-        inputs, outputs = map(_listed, (self.inputs, self.outputs))
+        inputs, outputs = map(_list_params, (self.inputs, self.outputs))
         total = len(self.signature.params)
         return CallError(
             f"{self.signature.name} takes {len(self.inputs)} arrays ({inputs}), or with those "
@@ -205,7 +205,7 @@ class NetworkModule:
         )
 
 
-def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:
+def link_network(plan: NetworkPlan, target: Target) -> NetworkModule:
     """Return the network of `plan`, whose kernels were compiled for `target`.
 
     It is loaded at its first call. Raise BuildError for a plan that is not valid, and TargetError
@@ -225,9 +225,9 @@ def open_network(library: Path, manifest: NetworkManifest) -> NetworkModule:
     weights = None if file is None else library.absolute().parent / file
     opener = network_opener_of(target)
     code = LazyCode(lambda: opener.open_network(library, signature, len(names), weights, target))
-    code.loaded()
+    code.get()
     return NetworkModule(signature, names, target, code, None)
 
 
-def _listed(params: Sequence[Param]) -> str:
+def _list_params(params: Sequence[Param]) -> str:
     return ", ".join(f"{param.name}: {param.dtype}{list(param.shape)}" for param in params)

@@ -15,7 +15,7 @@ from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.network_module import (
     CallTime,
     NetworkModule,
-    build_network,
+    link_network,
     open_network,
 )
 from ansorc.codegen.call.timing import Timing
@@ -87,14 +87,14 @@ class NetworkVariants:
         shapes = [_shape(array) for array in arrays[: len(inputs)]]
         if None in shapes:
             return self.modules[0]  # which says what is no array
-        found = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
-        if found is None:
+        module = self._by_shapes.get(cast(_Shapes, tuple(shapes)))
+        if module is None:
             given = ", ".join(
                 f"{param.name}: {_text(shape or ())}"
                 for param, shape in zip(inputs, shapes, strict=True)
             )
-            raise CallError(f"{self.name} has no program for {given}; it has {self._known()}")
-        return found
+            raise CallError(f"{self.name} has no program for {given}; it has {self._list_shapes()}")
+        return module
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write all for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.
@@ -111,16 +111,16 @@ class NetworkVariants:
         return network_backend_of(target).save_variants(file_path(path), self._plan, target)
 
     def __repr__(self) -> str:
-        return f"<network {self.name} for {self._known()}>"
+        return f"<network {self.name} for {self._list_shapes()}>"
 
-    def _known(self) -> str:
+    def _list_shapes(self) -> str:
         return " | ".join(shapes_text(module.signature) for module in self.modules)
 
 
-def build_variants(plan: VariantsPlan, target: Target) -> NetworkVariants:
-    """Return the networks of `plan`, compiled for `target`; raise as `build_network` does."""
+def link_variants(plan: VariantsPlan, target: Target) -> NetworkVariants:
+    """Return the networks of `plan`, compiled for `target`; raise as `link_network` does."""
     require_c_name(plan.name)
-    modules = [build_network(each, target) for each in plan.plans]
+    modules = [link_network(each, target) for each in plan.plans]
     return NetworkVariants(plan.name, modules, plan)
 
 

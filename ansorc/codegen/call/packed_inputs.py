@@ -29,19 +29,19 @@ class PackedInputs:
         self._has_warned = False
         self._warning = ""
 
-    def replaced(self, values: tuple[object, ...]) -> tuple[object, ...] | None:
+    def replace(self, values: tuple[object, ...]) -> tuple[object, ...] | None:
         """Return `values` with what is packed already; None if that is none of them."""
-        found: list[object] | None = None
+        replaced: list[object] | None = None
         for number, (reference, weight) in list(self._known.items()):
             array = reference()
             if array is None:
                 self._known.pop(number, None)
             elif number < len(values) and values[number] is array and _fits(array, weight):
-                found = found or list(values)
-                found[number] = weight
-        return None if found is None else tuple(found)
+                replaced = replaced or list(values)
+                replaced[number] = weight
+        return None if replaced is None else tuple(replaced)
 
-    def packed(self, number: int, param: Param, value: object, array: Array) -> Array:
+    def pack(self, number: int, param: Param, value: object, array: Array) -> Array:
         """Return a packed copy of `array`, a view of `value`, which was checked."""
         packing, begin = param.packing, time.perf_counter()
         if packing is None:
@@ -75,11 +75,11 @@ class PackedInputs:
 
 def _is_frozen(array: Array) -> bool:
     """Whether no array in sight may write to the memory of `array`."""
-    one: object = array
-    while isinstance(one, np.ndarray):
-        if one.flags.writeable:
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
             return False
-        one = one.base
+        base = base.base
     return True
 
 

@@ -49,7 +49,7 @@ def measure(
     times: list[float] = []
     total = 0.0
     while len(times) < max_repeats and (total < min_time_s or len(times) < _MIN_REPEATS):
-        taken = _timed(call, clock, calls)
+        taken = _time_calls(call, clock, calls)
         total += taken
         times.append(taken / calls)
     low, median, high = (float(value) for value in np.quantile(times, (0.25, 0.5, 0.75)))
@@ -58,10 +58,10 @@ def measure(
 
 def _calls_a_batch(call: Callable[[int], None], clock: Callable[[], float], batch_s: float) -> int:
     """Warm up with growing batches until one tells how many calls take `batch_s`."""
-    _timed(call, clock, 1)
+    _time_calls(call, clock, 1)
     calls = 1
     while True:
-        taken = _timed(call, clock, calls)
+        taken = _time_calls(call, clock, calls)
         if taken >= batch_s:
             return calls
         growth = batch_s / taken if taken > 0 else 10.0
@@ -70,7 +70,7 @@ def _calls_a_batch(call: Callable[[int], None], clock: Callable[[], float], batc
         calls = math.ceil(calls * min(10.0, max(2.0, growth)))
 
 
-def _timed(call: Callable[[int], None], clock: Callable[[], float], calls: int) -> float:
+def _time_calls(call: Callable[[int], None], clock: Callable[[], float], calls: int) -> float:
     begin = clock()
     call(calls)
     return clock() - begin

@@ -15,7 +15,7 @@ from ansorc.codegen.call.arguments import DEVICE_ALIGNMENT
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
-from ansorc.codegen.package.files import replaced_together, write_synced
+from ansorc.codegen.package.files import replace_together, write_synced
 from ansorc.codegen.package.header import FAULT_STATUSES, c_type, comment, heading, macros_of
 from ansorc.codegen.package.manifest import Manifest, kernel_version, manifest_text
 from ansorc.codegen.package.signature import Signature
@@ -38,7 +38,7 @@ def write_cuda_artifact(
     """
     artifact = Artifact(path, path.with_suffix(".h"), path.with_suffix(".json"))
     manifest = Manifest(signature, target, kernel_version(image))
-    with replaced_together([artifact.header, artifact.manifest, path]) as (header, text, library):
+    with replace_together([artifact.header, artifact.manifest, path]) as (header, text, library):
         write_synced(library, image)
         write_synced(header, header_text(manifest, plan, path.name).encode())
         document = json.loads(manifest_text(manifest, library))
@@ -201,13 +201,13 @@ def calling_function(
     arrays = [*names, *more, "workspace"]
     yield f"static inline int32_t {name}({listing}) {{"
     yield "    static const ansorc_cuda_step steps[] = {"
-    for one in plan.launches:
-        shape = ", ".join(map(str, (*one.grid, *one.block, one.dynamic_shared_bytes)))
-        yield f"        {{{kernels.index(one.name)}, {{{shape}}}, {len(one.arguments)}}},"
+    for launch in plan.launches:
+        shape = ", ".join(map(str, (*launch.grid, *launch.block, launch.dynamic_shared_bytes)))
+        yield f"        {{{kernels.index(launch.name)}, {{{shape}}}, {len(launch.arguments)}}},"
     yield "    };"
     yield "    static const ansorc_cuda_place places[] = {"
-    for one in plan.launches:
-        yield f"        {' '.join(_place(each, arrays) for each in one.arguments)}"
+    for launch in plan.launches:
+        yield f"        {' '.join(_place(each, arrays) for each in launch.arguments)}"
     yield "    };"
     if has_own_workspace:
         yield "    if (!workspace) workspace = module->memory.workspace;"
@@ -233,9 +233,9 @@ def _fault_function(name: str, plan: LaunchPlan, *, has_own_workspace: bool) -> 
     yield f"    static const int statuses[] = {{{statuses}}};"
     if has_own_workspace:
         yield "    if (!workspace) workspace = module->memory.workspace;"
-    place = f"(const char *)workspace + {plan.fault_place}"
+    address = f"(const char *)workspace + {plan.fault_place}"
     count = len(plan.fault_statuses)
-    yield f"    return ansorc_cuda_faults(&module->loaded, {place}, stream, statuses, {count});"
+    yield f"    return ansorc_cuda_faults(&module->loaded, {address}, stream, statuses, {count});"
     yield "}"
 
 

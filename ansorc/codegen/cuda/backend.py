@@ -20,7 +20,7 @@ from ansorc.codegen.base import (
 from ansorc.codegen.cuda.artifact import read_cuda_artifact, write_cuda_artifact
 from ansorc.codegen.cuda.binding import FIRST_DEVICE, bus_of, facts_of
 from ansorc.codegen.cuda.clocks import clock_of
-from ansorc.codegen.cuda.counts import counted
+from ansorc.codegen.cuda.counts import count_kernels
 from ansorc.codegen.cuda.emit import CLEAR_FAULTS, WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.image import image_for
 from ansorc.codegen.cuda.kernel import CudaKernel
@@ -67,13 +67,13 @@ class _GpuProbes:
         return TablePeak(target.gpu.fp32_flops)
 
     def limits(self, target: Target) -> MachineLimits:
-        raise _unmeasured(target)
+        raise _unmeasured_error(target)
 
     def steady_work(self, target: Target, threads: int) -> Callable[[int], None]:
-        raise _unmeasured(target)
+        raise _unmeasured_error(target)
 
     def eviction(self, target: Target) -> Callable[[int, int], None]:
-        raise _unmeasured(target)
+        raise _unmeasured_error(target)
 
 
 class Cuda:
@@ -104,7 +104,7 @@ class Cuda:
         return CompiledProgram(compile_cubin(cuda_text(source), target.arch).image, source)
 
     def counts(self, function: Function, source: DeviceProgram, target: Target) -> str:
-        return counted(function, source, target)
+        return count_kernels(function, source, target)
 
     def resources(self, source: DeviceProgram, target: Target) -> tuple[KernelResources, ...]:
         compiled = compile_cubin(cuda_text(source), target.arch).resources
@@ -114,7 +114,7 @@ class Cuda:
             )
             for each in compiled
         }
-        return tuple(by_name[one.name] for one in source.kernels if one != CLEAR_FAULTS)
+        return tuple(by_name[kernel.name] for kernel in source.kernels if kernel != CLEAR_FAULTS)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
@@ -201,5 +201,5 @@ def _require_driver(signature: Signature, target: Target) -> None:
         )
 
 
-def _unmeasured(target: Target) -> TargetError:
+def _unmeasured_error(target: Target) -> TargetError:
     return TargetError(f"nothing is measured of '{target.text}' itself; its figures are in a table")

@@ -201,11 +201,11 @@ class Device:
 
     def function(self, module: PycudaModule, name: str, shared_bytes: int) -> PycudaFunction:
         """Return a kernel that may be launched with so much dynamic shared memory."""
-        found = module.get_function(name)
+        kernel = module.get_function(name)
         if shared_bytes:
             which = driver().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            found.set_attribute(which, shared_bytes)
-        return found
+            kernel.set_attribute(which, shared_bytes)
+        return kernel
 
     def take(self, size: int) -> Memory:
         """Return memory of `size` bytes, at a multiple of 256, its contents free."""
@@ -215,7 +215,7 @@ class Device:
             allocation = known.pop() if known else None
             self._free_bytes -= padded if allocation is not None else 0
         if allocation is None:
-            allocation = self._allocated(padded)
+            allocation = self._allocate(padded)
         memory = Memory(allocation, padded, size)
         for begin, length in self._pads(memory):
             driver().memset_d8_async(begin, _PATTERN, length)
@@ -244,10 +244,10 @@ class Device:
     def is_intact(self, memory: Memory) -> bool:
         """Whether the pattern around it is still there."""
         for begin, length in self._pads(memory):
-            found = np.empty(length, np.uint8)
-            driver().memcpy_dtoh_async(found, begin)
+            content = np.empty(length, np.uint8)
+            driver().memcpy_dtoh_async(content, begin)
             self.wait(None)
-            if not (found == _PATTERN).all():
+            if not (content == _PATTERN).all():
                 return False
         return True
 
@@ -294,19 +294,19 @@ class Device:
         else:
             driver().Event(_NO_TIMING).record().synchronize()
 
-    def _allocated(self, size: int) -> Allocation:
+    def _allocate(self, size: int) -> Allocation:
         cuda = driver()
         try:
             return cuda.mem_alloc(size)
         except cuda.MemoryError:
             with self._lock:
-                kept = [one for all_ in self._free.values() for one in all_]
+                kept = [memory for all_ in self._free.values() for memory in all_]
                 self._free.clear()
                 self._free_bytes = 0
             if not kept:
                 raise
-            for one in kept:
-                one.free()
+            for memory in kept:
+                memory.free()
             return cuda.mem_alloc(size)
 
     def _pads(self, memory: Memory) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -347,23 +347,25 @@ def device_of(addresses: Sequence[Address]) -> Device:
     current = driver().Context.get_current()
     if not addresses:
         return _callers(current) if current is not None else _primary(FIRST_DEVICE)
-    owners = [_owner(one) for one in addresses]
+    owners = [_owner(address) for address in addresses]
     ordinal = owners[0][0]
-    for (other, _), one in zip(owners, addresses, strict=True):
+    for (other, _), address in zip(owners, addresses, strict=True):
         if other != ordinal:
             raise CallError(
-                f"{one.words} lies on device {other}, but {addresses[0].words} on device "
+                f"{address.words} lies on device {other}, but {addresses[0].words} on device "
                 f"{ordinal}; copy all arrays to one"
             )
-    handles = {handle: one for (_, handle), one in zip(owners, addresses, strict=True) if handle}
+    handles = {
+        handle: address for (_, handle), address in zip(owners, addresses, strict=True) if handle
+    }
     if current is not None and (not handles or current.handle in handles):
         device = _callers(current)
     else:
         device = _primary(ordinal)
-    for handle, one in handles.items():
+    for handle, address in handles.items():
         if handle != device.context.handle:
             raise CallError(
-                f"{one.words} lies in another CUDA context than the current one; arrays of one "
+                f"{address.words} lies in another CUDA context than the current one; arrays of one "
                 "call must be of one context, which is pycuda's current one or the primary one"
             )
     return device
@@ -402,17 +404,17 @@ def _callers(context: PycudaContext) -> Device:
     return Device(ordinal, context, is_callers=True)
 
 
-def _owner(one: Address) -> tuple[int, int]:
+def _owner(address: Address) -> tuple[int, int]:
     """The device and the context of an address; a context of 0 is not known."""
     ordinal, context = ctypes.c_int(-1), ctypes.c_void_p()
-    place = ctypes.c_ulonglong(one.place)
+    pointer = ctypes.c_ulonglong(address.place)
     try:
-        _call("cuPointerGetAttribute", ctypes.byref(ordinal), _POINTER_DEVICE, place)
-        _call("cuPointerGetAttribute", ctypes.byref(context), _POINTER_CONTEXT, place)
+        _call("cuPointerGetAttribute", ctypes.byref(ordinal), _POINTER_DEVICE, pointer)
+        _call("cuPointerGetAttribute", ctypes.byref(context), _POINTER_CONTEXT, pointer)
     except _DriverError as error:
         raise CallError(
-            f"{one.words} says that it lies on a device, but the driver knows no memory at "
-            f"{one.place:#x}"
+            f"{address.words} says that it lies on a device, but the driver knows no memory at "
+            f"{address.place:#x}"
         ) from error
     return ordinal.value, context.value or 0
 

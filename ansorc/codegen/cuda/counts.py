@@ -20,17 +20,17 @@ from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 _SHOWN = ("FFMA", "HMMA", "IMMA", "IDP", "LDSM", "LDGSTS", "LDS", "STS", "LDG", "STG", "BAR")
 
 
-def counted(function: Function, source: DeviceProgram, target: Target) -> str:
+def count_kernels(function: Function, source: DeviceProgram, target: Target) -> str:
     """Return the figures of a prepared function and its program; raise BuildError without NVRTC."""
     cubin = compile_cubin(cuda_text(source), target.arch)
     resources = {each.name: each for each in cubin.resources}
     loops = {each.kernel: each for each in hottest_loops(disassemble(cubin.image))}
     requests = requests_of(function)
     lines: list[str] = []
-    launches = (one for one in source.plan.launches if one.name != CLEAR_FAULTS.name)
+    launches = (x for x in source.plan.launches if x.name != CLEAR_FAULTS.name)
     for number, launch in enumerate(launches):
-        own = [request for nest, request in requests if nest == number]
-        lines += _kernel(launch, resources[launch.name], loops[launch.name], own, target)
+        of_kernel = [request for nest, request in requests if nest == number]
+        lines += _kernel(launch, resources[launch.name], loops[launch.name], of_kernel, target)
     return "\n".join(lines)
 
 

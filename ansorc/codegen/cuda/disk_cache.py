@@ -27,13 +27,13 @@ class DiskCache:
         """Return what `make` returned for all that `key` says, now or before."""
         name = hashlib.sha256(key.encode()).hexdigest()
         path = self._directory / name[0] / name
-        found = _read(path)
-        if found is None:
-            found = make()
+        data = _read(path)
+        if data is None:
+            data = make()
             with suppress(OSError):
-                _write(path, found)
+                _write(path, data)
                 self._trim(path.parent)
-        return found
+        return data
 
     def _trim(self, shard: Path) -> None:
         """Remove what was used longest ago, until a shard is no larger than its share."""
@@ -53,8 +53,8 @@ def _read(path: Path) -> bytes | None:
         os.utime(path)
     except OSError:
         return None
-    digest, found = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    return found if digest == hashlib.sha256(found).digest() else None
+    digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    return data if digest == hashlib.sha256(data).digest() else None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -75,15 +75,15 @@ def emit_cuda(
     return DeviceProgram((*texts, *([CLEAR_FAULTS] if sites else [])), plan)
 
 
-def clearing(place: int) -> Launch:
+def clearing(offset: int) -> Launch:
     """Return the launch of CLEAR_FAULTS, before all others, on what lies at `place`."""
-    argument = KernelArgument("workspace", place)
+    argument = KernelArgument("workspace", offset)
     return Launch(CLEAR_FAULTS.name, (1, 1, 1), (_RECORD, 1, 1), 0, (argument,))
 
 
 def kernels(function: Function) -> list[Stmt]:
     """Return the nests of a prepared function that are launched one after another."""
-    found: list[Stmt] = []
+    nests: list[Stmt] = []
 
     def visit(stmt: Stmt) -> None:
         match stmt:
@@ -93,25 +93,25 @@ def kernels(function: Function) -> list[Stmt]:
             case Allocate(buffer, body) if buffer.scope is Scope.GLOBAL:
                 visit(body)
             case _:
-                found.append(stmt)
+                nests.append(stmt)
 
     visit(function.body)
-    return found
+    return nests
 
 
 def workspace_of(function: Function) -> dict[Buffer, int]:
     """Return where in the workspace each global buffer lies that `function` allocates."""
-    return _laid_out(_kept(function), WORKSPACE_ALIGNMENT)[0]
+    return _assign_offsets(_workspace_buffers(function), WORKSPACE_ALIGNMENT)[0]
 
 
 def workspace_bytes(function: Function) -> int:
     """Return the bytes of workspace that a prepared function needs."""
-    return _laid_out(_kept(function), WORKSPACE_ALIGNMENT)[1]
+    return _assign_offsets(_workspace_buffers(function), WORKSPACE_ALIGNMENT)[1]
 
 
-def _kept(function: Function) -> list[Buffer]:
+def _workspace_buffers(function: Function) -> list[Buffer]:
     """Return what is in the workspace, what says which check failed first."""
-    buffers = list(_allocated(function.body, Scope.GLOBAL))
+    buffers = list(_allocated_buffers(function.body, Scope.GLOBAL))
     return [FAULT_RECORD, *buffers] if fault_sites(function.body) else buffers
 
 
@@ -130,16 +130,16 @@ class SharedMemory:
 
 def shared_memory(nest: Stmt) -> SharedMemory:
     """Return the layout of the shared memory of one kernel."""
-    return SharedMemory(*_laid_out(_allocated(nest, Scope.SHARED), SHARED_ALIGNMENT))
+    return SharedMemory(*_assign_offsets(_allocated_buffers(nest, Scope.SHARED), SHARED_ALIGNMENT))
 
 
-def _allocated(root: Stmt, scope: Scope) -> Iterator[Buffer]:
+def _allocated_buffers(root: Stmt, scope: Scope) -> Iterator[Buffer]:
     for part in statements(root):
         if isinstance(part, Allocate) and part.buffer.scope is scope:
             yield part.buffer
 
 
-def _laid_out(buffers: Iterable[Buffer], alignment: int) -> tuple[dict[Buffer, int], int]:
+def _assign_offsets(buffers: Iterable[Buffer], alignment: int) -> tuple[dict[Buffer, int], int]:
     """Return an offset for each buffer, and the end of the last."""
     offsets: dict[Buffer, int] = {}
     end = 0
@@ -158,11 +158,11 @@ class _KernelWriter:
         self.writer = CudaStatements()
         self.shared = shared_memory(nest)
         self._has_barriers = any(isinstance(part, Barrier) for part in statements(nest))
-        stored, used, exchanged = _accessed(nest)
+        stored, used, exchanged = _find_accessed(nest)
         self._stored, self._exchanged = stored, exchanged
         self._arguments: list[tuple[Buffer, KernelArgument]] = [
-            (buffer, KernelArgument("parameter", place))
-            for place, buffer in enumerate(function.params)
+            (buffer, KernelArgument("parameter", number))
+            for number, buffer in enumerate(function.params)
             if buffer in used
         ]
         self._arguments += [
@@ -170,7 +170,7 @@ class _KernelWriter:
             for buffer, offset in workspace.items()
             if buffer in used
         ]
-        self._bound = {loop.thread: loop for loop in _bound_loops(nest)}
+        self._bound = {loop.thread: loop for loop in _thread_loops(nest)}
 
     @property
     def shape(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -215,15 +215,15 @@ class _KernelWriter:
             kind = c_type(buffer.dtype)
             writer.exprs.parts.update({kind} & {"half", "bfloat16"})
             if memory:
-                place = f"{memory} + {offset}" if offset else memory
-                writer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({place});")
+                address = f"{memory} + {offset}" if offset else memory
+                writer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({address});")
             else:
                 align = f"__align__({SHARED_ALIGNMENT})"
                 writer.line(f"__shared__ {align} {kind} {name}[{buffer.elements}];")
         return memory
 
 
-def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer], set[Buffer]]:
+def _find_accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer], set[Buffer]]:
     """Return the buffers that `nest` stores to, all that it accesses, those of several threads.
 
     Of a pointer with `__restrict__` the compiler believes that no other thread stores by it: it
@@ -238,7 +238,7 @@ def _accessed(nest: Stmt) -> tuple[set[Buffer], set[Buffer], set[Buffer]]:
     return stored, stored | loaded, stored & loaded if meets else set[Buffer]()
 
 
-def _bound_loops(stmt: Stmt) -> Iterator[For]:
+def _thread_loops(stmt: Stmt) -> Iterator[For]:
     """The loops over blocks and threads, the outermost of a nest in normal form."""
     while isinstance(stmt, For) and stmt.kind is LoopKind.BOUND:
         yield stmt

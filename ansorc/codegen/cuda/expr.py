@@ -118,10 +118,10 @@ class CudaExpressions:
 
         A 16-bit float may be given as a float32 of the same value.
         """
-        found = self._values.get(expr)
-        if found is None:
-            found = self._values[expr] = self._value(expr)
-        return found
+        text = self._values.get(expr)
+        if text is None:
+            text = self._values[expr] = self._value(expr)
+        return text
 
     def _value(self, expr: Expr) -> CExpr:
         match expr:
@@ -212,25 +212,25 @@ class CudaExpressions:
         first = self.value(total.to_expr()).text
         return Vector(f"&{self.buffers[buffer]}[{first}]", buffer.dtype.vector(lanes))
 
-    def stored(self, value: CExpr, dtype: DType) -> str:
+    def store_text(self, value: CExpr, dtype: DType) -> str:
         """Return the text of `value` as it is assigned to an element of `dtype`."""
         if is_narrow(dtype) and not is_narrow(value.dtype):
-            return self._narrowed(value, dtype).text
+            return self._narrow(value, dtype).text
         return value.text
 
     def _const(self, value: float, dtype: DType) -> CExpr:
         if dtype.is_float and not isfinite(value):
             self.parts.add("specials")
-        found = literal(value, dtype)
-        return found._replace(dtype=FLOAT32) if is_narrow(dtype) else found
+        constant = literal(value, dtype)
+        return constant._replace(dtype=FLOAT32) if is_narrow(dtype) else constant
 
     def _index(self, indices: Sequence[Expr], strides: Sequence[int]) -> str:
         total = _flat(indices, strides)
         if total is None:
-            found: Expr = Const(0, INT64)
+            flat: Expr = Const(0, INT64)
             for index, stride in zip(indices, strides, strict=True):
-                found = found + index * stride
-            return self.value(found).text
+                flat = flat + index * stride
+            return self.value(flat).text
         rejoin(total, self._ranges())
         return self.value(total.to_expr()).text
 
@@ -263,7 +263,7 @@ class CudaExpressions:
     def _float(self, op: BinaryOp, a: CExpr, b: CExpr) -> CExpr:
         narrow = next((x.dtype for x in (a, b) if is_narrow(x.dtype)), None)
         if narrow is not None:
-            return self._narrowed(self._float(op, self._single(a), self._single(b)), narrow)
+            return self._narrow(self._float(op, self._single(a), self._single(b)), narrow)
         if op in (BinaryOp.MIN, BinaryOp.MAX):
             self.parts.add("extremes")
             return CExpr(f"{op.value}_of({a.text}, {b.text})", a.dtype)
@@ -277,7 +277,7 @@ class CudaExpressions:
         dtype = dtype_of(parts[0]).element
         self._use(dtype)
         self.parts.add(f"{c_type(dtype)}_fma")
-        operands = ", ".join(self.stored(self.value(part), dtype) for part in parts)
+        operands = ", ".join(self.store_text(self.value(part), dtype) for part in parts)
         return CExpr(f"multiply_add({operands})", dtype)
 
     def _compare(self, op: CompareOp, left: Expr, right: Expr) -> CExpr:
@@ -297,11 +297,11 @@ class CudaExpressions:
         if is_narrow(source):
             return self._cast(self._single(value), dtype)
         if is_narrow(dtype):
-            return self._narrowed(value, dtype)
+            return self._narrow(value, dtype)
         if dtype.is_bool:
             return CExpr(f"{value.at(EQUALITY + 1)} != 0", BOOL, EQUALITY)
         if source.is_float and not dtype.is_float:
-            return self._saturated(value, dtype)
+            return self._saturate(value, dtype)
         if source == dtype:
             return value
         text, kind = f"({c_type(dtype)}){value.at(UNARY)}", dtype
@@ -313,7 +313,7 @@ class CudaExpressions:
             low, high = least, most
         return CExpr(text, kind, UNARY, low, high, dtype == INT64)
 
-    def _saturated(self, value: CExpr, dtype: DType) -> CExpr:
+    def _saturate(self, value: CExpr, dtype: DType) -> CExpr:
         self.parts.add("saturate")
         least, most = integer_range(dtype)
         low, end = (literal(float(x), value.dtype).text for x in (least, most + 1))
@@ -324,7 +324,7 @@ class CudaExpressions:
     def _call(self, name: str, args: Sequence[CExpr]) -> CExpr:
         narrow = next((arg.dtype for arg in args if is_narrow(arg.dtype)), None)
         if narrow is not None:
-            return self._narrowed(self._call(name, [self._single(arg) for arg in args]), narrow)
+            return self._narrow(self._call(name, [self._single(arg) for arg in args]), narrow)
         dtype = args[0].dtype
         operands = ", ".join(arg.text for arg in args)
         if dtype.is_integer:
@@ -372,14 +372,14 @@ class CudaExpressions:
 
     def _lanes(self, operand: Expr, lanes: Sequence[int | CExpr]) -> list[CExpr]:
         outer = self.variables.get(LANE.name)
-        found: list[CExpr] = []
+        values: list[CExpr] = []
         for lane in lanes:
             self.define(LANE.name, literal(lane, INT64) if isinstance(lane, int) else lane)
-            found.append(self.value(operand))
+            values.append(self.value(operand))
         self.undefine(LANE.name)
         if outer is not None:
             self.define(LANE.name, outer)
-        return found
+        return values
 
     def _single(self, value: CExpr) -> CExpr:
         """Return a 16-bit float as a float32, which is exact; another value as it is."""
@@ -388,7 +388,7 @@ class CudaExpressions:
         self._use(value.dtype)
         return CExpr(f"to_float({value.text})", FLOAT32)
 
-    def _narrowed(self, value: CExpr, dtype: DType) -> CExpr:
+    def _narrow(self, value: CExpr, dtype: DType) -> CExpr:
         self._use(dtype)
         if dtype.is_bfloat:
             single = value if value.dtype == FLOAT32 else self._cast(value, FLOAT32)

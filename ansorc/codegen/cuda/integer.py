@@ -15,7 +15,7 @@ def type_of(value: CExpr) -> str:
     return "int" if value.dtype == INT64 and not value.is_wide else c_type(value.dtype)
 
 
-def widened(value: CExpr) -> CExpr:
+def widen(value: CExpr) -> CExpr:
     """Return an int64 as a `long long`."""
     if value.is_wide:
         return value
@@ -36,7 +36,7 @@ def arithmetic(op: BinaryOp, a: CExpr, b: CExpr, parts: set[str]) -> CExpr:
         low, high = least, most
     is_wide = a.is_wide or b.is_wide
     if a.dtype == INT64 and not is_wide and not fits_int(low, high):
-        a, is_wide = widened(a), True
+        a, is_wide = widen(a), True
     level = PRODUCT if op is BinaryOp.MUL else SUM
     right = b.at(level if op is BinaryOp.ADD else level + 1)
     return CExpr(f"{a.at(level)} {op.value} {right}", a.dtype, level, low, high, is_wide)

@@ -84,9 +84,9 @@ class CudaKernel:
         """Return the kernel on `operands` for a stream; see `base.DeviceKernel`."""
         params = self.signature.params
         addresses = [
-            Address(f"{self.signature.name}: argument {number} '{param.name}'", one.address)
-            for number, (param, one) in enumerate(zip(params, operands, strict=False), 1)
-            if isinstance(one, DeviceArray)
+            Address(f"{self.signature.name}: argument {number} '{param.name}'", operand.address)
+            for number, (param, operand) in enumerate(zip(params, operands, strict=False), 1)
+            if isinstance(operand, DeviceArray)
         ]
         device = device_of(addresses)
         loaded = self._on(device)
@@ -96,7 +96,7 @@ class CudaKernel:
 
     def upload(self, array: Array) -> DeviceArray:
         """Return a copy on the device; see `base.DeviceKernel`."""
-        return uploaded(device_of(()), array.shape, array.dtype, [array])
+        return upload(device_of(()), array.shape, array.dtype, [array])
 
     def launch_again(
         self,
@@ -149,26 +149,26 @@ class CudaKernel:
         with self._lock:
             if device not in self._modules:
                 self._require_arch(device)
-                module, functions = self._loaded(device)
+                module, functions = self._load(device)
                 self._modules[device] = _OnDevice(module, functions, self.constants_on(device))
             return self._modules[device]
 
-    def _loaded(self, device: Device) -> tuple[PycudaModule, list[PycudaFunction]]:
+    def _load(self, device: Device) -> tuple[PycudaModule, list[PycudaFunction]]:
         name = self.signature.name
         with device.active(f"loading {name}"):
             try:
                 module = device.load(self._image)
                 each = self._plan.launches
-                found = [device.function(module, x.name, x.dynamic_shared_bytes) for x in each]
+                functions = [device.function(module, x.name, x.dynamic_shared_bytes) for x in each]
             except driver().LogicError as error:
                 if not any(word in str(error) for word in _OF_THE_IMAGE):
                     raise
                 raise BuildError(
-                    f"{name} cannot be loaded on {_named(device)}, whose driver is for CUDA "
+                    f"{name} cannot be loaded on {_device_name(device)}, whose driver is for CUDA "
                     f"{device.facts().driver}: {error}; a driver that is older than the compiler "
                     "that made the code may not know it: update it, or use an older compiler"
                 ) from error
-        return module, found
+        return module, functions
 
     def _require_arch(self, device: Device) -> None:
         """Machine code runs on its own generation, if that is not older; else on all later ones."""
@@ -180,7 +180,7 @@ class CudaKernel:
         fits = has >= wants and (is_portable or has // 10 == wants // 10)
         if not (has == wants if made[2] else fits):
             raise BuildError(
-                f"{self.signature.name} was built for {self._arch}, but {_named(device)} is "
+                f"{self.signature.name} was built for {self._arch}, but {_device_name(device)} is "
                 f"{here[0]}; build it for 'cuda -arch={here[0]}'"
             )
 
@@ -214,7 +214,7 @@ class BoundCudaKernel:
         try:
             with device.active(self._name):
                 self._stream = device.stream(stream)
-                self._addresses = self._placed(kernel.signature)
+                self._addresses = self._place_arguments(kernel.signature)
                 if kernel.plan.workspace_bytes:
                     size = kernel.plan.workspace_bytes
                     self._workspace = device.workspace(size, self._stream)
@@ -259,12 +259,12 @@ class BoundCudaKernel:
         cuda = driver()
         with self._device.active(self._name):
             self._follow()
-            own = None if self._stream is None else self._stream.own
-            begin, end, graphs = cuda.Event(), cuda.Event(), self._recorded(calls)
-            begin.record(own)
+            stream = None if self._stream is None else self._stream.own
+            begin, end, graphs = cuda.Event(), cuda.Event(), self._record_graphs(calls)
+            begin.record(stream)
             for graph in graphs:
                 graph.launch(self._stream)
-            end.record(own)
+            end.record(stream)
             end.synchronize()
             self._require_no_fault()
             return float(end.time_since(begin)) * 1e-3
@@ -274,23 +274,23 @@ class BoundCudaKernel:
         cuda = driver()
         with self._device.active(self._name):
             self._follow()
-            own = None if self._stream is None else self._stream.own
-            events, first = [cuda.Event().record(own)], 0
+            stream = None if self._stream is None else self._stream.own
+            events, first = [cuda.Event().record(stream)], 0
             for count in self._plan.calls or (len(self._launches),):
-                self._start(self._launches[first : first + count], own)
+                self._start(self._launches[first : first + count], stream)
                 first += count
-                events.append(cuda.Event().record(own))
+                events.append(cuda.Event().record(stream))
             events[-1].synchronize()
             self._require_no_fault()
             return [float(end.time_since(begin)) * 1e-3 for begin, end in pairwise(events)]
 
     def _require_no_fault(self) -> None:
         """Raise the FaultError of what the program has refused, which is over."""
-        memory, place = self._workspace, self._plan.fault_place
+        memory, offset = self._workspace, self._plan.fault_place
         if not self._plan.fault_statuses or memory is None:
             return
         record = np.zeros(FAULT_RECORD.elements, np.int64)
-        driver().memcpy_dtoh(record, memory.address + place)
+        driver().memcpy_dtoh(record, memory.address + offset)
         if record[0]:
             raise device_fault(self._kernel.signature, record.tolist())
 
@@ -309,20 +309,20 @@ class BoundCudaKernel:
     def fetch(self) -> None:
         """Copy the results into the arrays of this machine."""
         with self._device.active(self._name):
-            for one in self._copies:
-                if one.is_output:
-                    self._device.copy_out(one.array, one.memory, self._stream)
+            for copy in self._copies:
+                if copy.is_output:
+                    self._device.copy_out(copy.array, copy.memory, self._stream)
 
     def is_intact(self) -> bool:
         """Whether the memory around the copied outputs and the workspace is as it was."""
-        places = [one.memory for one in self._copies if one.is_output]
+        places = [copy.memory for copy in self._copies if copy.is_output]
         places += [self._workspace] if self._workspace is not None else []
         with self._device.active(self._name):
             return all(map(self._device.is_intact, places))
 
     def release(self) -> None:
         """Give back what copies and workspace take."""
-        places = [one.memory for one in self._copies]
+        places = [copy.memory for copy in self._copies]
         if self._workspace is not None and self._stream is None:
             places.append(self._workspace)
         for graph in self._graphs.values():
@@ -331,21 +331,21 @@ class BoundCudaKernel:
         for memory in places:
             self._device.give(memory)
 
-    def _placed(self, signature: Signature) -> list[int]:
+    def _place_arguments(self, signature: Signature) -> list[int]:
         """The address of each argument; inputs of this machine are copied."""
-        found: list[int] = []
-        for param, one in zip(signature.params, self._operands, strict=True):
-            if isinstance(one, DeviceArray):
-                found.append(one.address)
+        addresses: list[int] = []
+        for param, operand in zip(signature.params, self._operands, strict=True):
+            if isinstance(operand, DeviceArray):
+                addresses.append(operand.address)
                 continue
-            memory = self._device.take(one.nbytes)
-            self._copies.append(_Copy(one, memory, param.is_output))
+            memory = self._device.take(operand.nbytes)
+            self._copies.append(_Copy(operand, memory, param.is_output))
             if param.is_output:
-                self._device.poison(memory, one.dtype, self._stream)
+                self._device.poison(memory, operand.dtype, self._stream)
             else:
-                self._device.copy_in(memory, one, self._stream)
-            found.append(memory.address)
-        return found
+                self._device.copy_in(memory, operand, self._stream)
+            addresses.append(memory.address)
+        return addresses
 
     @cached_property
     def _launches(self) -> list[_Ready]:
@@ -361,7 +361,7 @@ class BoundCudaKernel:
         return [
             _Ready(
                 function, each.grid, each.block,
-                np.array([address(one) for one in each.arguments], np.uint64).tobytes(),
+                np.array(list(map(address, each.arguments)), np.uint64).tobytes(),
                 each.dynamic_shared_bytes,
             )
             for function, each in zip(self._functions, self._plan.launches, strict=True)
@@ -371,9 +371,9 @@ class BoundCudaKernel:
         """Wait, on the device, for the caller's stream and for those that fill the arrays."""
         if self._stream is not None:
             self._stream.follow()
-        for one in self._operands:
-            if isinstance(one, DeviceArray) and one.stream:
-                _follow(self._device, self._stream, one.stream)
+        for operand in self._operands:
+            if isinstance(operand, DeviceArray) and operand.stream:
+                _follow(self._device, self._stream, operand.stream)
 
     def _begin(self) -> None:
         """Start it once; several launches that were made before as a graph, in one step."""
@@ -381,18 +381,18 @@ class BoundCudaKernel:
         if is_alone or (self._stream is not None and self._stream.is_captured()):
             self._enqueue(1)
             return
-        place = 0 if self._workspace is None else self._workspace.address
-        key = (self._device, place, *self._addresses)
+        workspace = 0 if self._workspace is None else self._workspace.address
+        key = (self._device, workspace, *self._addresses)
         if not self._kernel.launch_again(key, partial(self._enqueue_in, 1), self._stream):
             self._enqueue(1)
 
-    def _recorded(self, calls: int) -> list[LaunchGraph]:
+    def _record_graphs(self, calls: int) -> list[LaunchGraph]:
         """Graphs that make so many calls together."""
         many = max(1, _GRAPH_LAUNCHES // max(1, len(self._launches)))
-        found = [many] * (calls // many) + ([calls % many] if calls % many else [])
-        for count in set(found) - self._graphs.keys():
+        counts = [many] * (calls // many) + ([calls % many] if calls % many else [])
+        for count in set(counts) - self._graphs.keys():
             self._graphs[count] = LaunchGraph(partial(self._enqueue_in, count))
-        return [self._graphs[count] for count in found]
+        return [self._graphs[count] for count in counts]
 
     def _enqueue(self, calls: int) -> None:
         self._enqueue_in(calls, None if self._stream is None else self._stream.own)
@@ -402,13 +402,13 @@ class BoundCudaKernel:
             self._start(self._launches, stream)
 
     def _start(self, launches: Sequence[_Ready], stream: PycudaStream | None) -> None:
-        for one in launches:
-            one.function._launch_kernel(
-                one.grid, one.block, one.arguments, one.shared_bytes, stream
+        for launch in launches:
+            launch.function._launch_kernel(
+                launch.grid, launch.block, launch.arguments, launch.shared_bytes, stream
             )
 
 
-def uploaded(
+def upload(
     device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[Array]
 ) -> DeviceArray:
     """Return an array on `device` of the elements in `parts`, one after the other.
@@ -417,10 +417,10 @@ def uploaded(
     """
     size = math.prod(shape) * dtype.itemsize
     with device.active(f"copying {size} bytes to the device"):
-        memory, place = device.take(size), 0
+        memory, offset = device.take(size), 0
         for part in parts:
-            device.copy_in(memory, part, None, place)
-            place += part.nbytes
+            device.copy_in(memory, part, None, offset)
+            offset += part.nbytes
         device.wait(None)
     owner = _UploadedMemory(device, memory)
     return DeviceArray(memory.address, shape, dtype, None, may_write=False, owner=owner)
@@ -451,5 +451,5 @@ def device_fault(signature: Signature, record: Sequence[int]) -> FaultError:
     return recorded_fault(signature.name, site.kind, signature.faults, record)
 
 
-def _named(device: Device) -> str:
+def _device_name(device: Device) -> str:
     return f"device {device.ordinal} ('{device.facts().name}')"

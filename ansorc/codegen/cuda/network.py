@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from ansorc.codegen.cuda.binding import Device
-from ansorc.codegen.cuda.kernel import CudaKernel, uploaded
+from ansorc.codegen.cuda.kernel import CudaKernel, upload
 from ansorc.codegen.device_array import DeviceArray
 from ansorc.codegen.network.artifact import WEIGHTS_HEADER_BYTES, WEIGHTS_MAGIC
 from ansorc.codegen.network.weights import Chunk
@@ -100,7 +100,7 @@ class CudaNetwork(CudaKernel):
         if weights is None or not weights.nbytes:
             return ()
         parts = (np.frombuffer(chunk, np.uint8) for chunk in weights.chunks())
-        return (uploaded(device, (weights.nbytes,), np.dtype(np.uint8), parts),)
+        return (upload(device, (weights.nbytes,), np.dtype(np.uint8), parts),)
 
     def profile(
         self, arrays: Sequence[Array], workspace: int | None, threads: int

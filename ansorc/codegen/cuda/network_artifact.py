@@ -27,7 +27,7 @@ from ansorc.codegen.network.artifact import WEIGHTS_MAGIC, write_weights
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import c_names
-from ansorc.codegen.package.files import replaced_together, write_synced
+from ansorc.codegen.package.files import replace_together, write_synced
 from ansorc.codegen.package.header import comment, heading
 from ansorc.codegen.package.manifest import NetworkManifest, kernel_version, manifest_text
 from ansorc.codegen.program.launch_plan import LaunchPlan
@@ -55,7 +55,7 @@ def write_cuda_network(
     if file in (artifact.library, artifact.header, artifact.manifest):
         raise BuildError(f"the weights cannot be in '{file}' too; give them a file of their own")
     files = [artifact.header, artifact.manifest, path]
-    with replaced_together([file, *files] if file else files) as (*apart, header, text, library):
+    with replace_together([file, *files] if file else files) as (*apart, header, text, library):
         digest = write_weights(apart[0], plan.weights, has_header=True) if apart else b""
         manifest = NetworkManifest(
             plan.signature, target, kernel_version(image + digest),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ansorc.codegen.cuda.emit import CLEAR_FAULTS, clearing
 from ansorc.codegen.network.own_weights import with_all_packed, with_own_weights
-from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.package.signature import FAULT_STATUS
 from ansorc.codegen.program.device_program import DeviceProgram, KernelText
 from ansorc.codegen.program.launch_plan import KernelArgument, Launch, LaunchPlan
@@ -34,20 +34,20 @@ def network_program(plan: NetworkPlan) -> DeviceProgram:
     launches: dict[int, tuple[Launch, ...]] = {}
     titles = {call.kernel: call.name for call in reversed(plan.calls)}
     for number in sorted(titles):
-        own = plan.kernels[number].code.device_program
-        names = _names(number, titles[number], own)
+        program = plan.kernels[number].code.device_program
+        names = _names(number, titles[number], program)
         checks = plan.first_fault(number)
         kernels += [
-            kernel.renamed(names[kernel.name], checks)
-            for kernel in own.kernels
+            kernel.rename(names[kernel.name], checks)
+            for kernel in program.kernels
             if kernel != CLEAR_FAULTS
         ]
         launches[number] = tuple(
             replace(launch, name=names[launch.name])
-            for launch in own.plan.launches
+            for launch in program.plan.launches
             if launch.name != CLEAR_FAULTS.name
         )
-    steps = [_placed(plan, call, launches[call.kernel]) for call in plan.calls]
+    steps = [_place_launches(plan, call, launches[call.kernel]) for call in plan.calls]
     if plan.faults:
         steps[0] = (clearing(plan.fault_place), *steps[0])
         kernels.append(CLEAR_FAULTS)
@@ -71,13 +71,13 @@ def _names(number: int, title: str, program: DeviceProgram) -> dict[str, str]:
     }
 
 
-def _placed(
+def _place_launches(
     plan: NetworkPlan, call: KernelCall, launches: tuple[Launch, ...]
 ) -> tuple[Launch, ...]:
     """The launches of one call, on the arrays of the network."""
     has_faults = bool(plan.kernels[call.kernel].signature.faults)
 
-    def moved(argument: KernelArgument) -> KernelArgument:
+    def move(argument: KernelArgument) -> KernelArgument:
         if argument.kind == "workspace" and has_faults and argument.place == 0:
             return replace(argument, place=plan.fault_place)
         if argument.kind == "workspace":
@@ -85,20 +85,20 @@ def _placed(
         return _argument(plan, call.arguments[argument.place])
 
     return tuple(
-        replace(launch, arguments=tuple(map(moved, launch.arguments))) for launch in launches
+        replace(launch, arguments=tuple(map(move, launch.arguments))) for launch in launches
     )
 
 
-def _argument(plan: NetworkPlan, place: Place) -> KernelArgument:
-    match place.kind:
+def _argument(plan: NetworkPlan, slot: BufferSlot) -> KernelArgument:
+    match slot.kind:
         case PlaceKind.INPUT:
-            return KernelArgument("parameter", place.offset)
+            return KernelArgument("parameter", slot.offset)
         case PlaceKind.OUTPUT:
-            return KernelArgument("parameter", len(plan.inputs) + place.offset)
+            return KernelArgument("parameter", len(plan.inputs) + slot.offset)
         case PlaceKind.ARENA:
-            return KernelArgument("workspace", place.offset)
+            return KernelArgument("workspace", slot.offset)
         case PlaceKind.WEIGHTS:
             last = len(plan.inputs) + len(plan.outputs)
-            return KernelArgument("parameter", last, place.offset)
+            return KernelArgument("parameter", last, slot.offset)
         case PlaceKind.DERIVED | PlaceKind.BOUND:
-            raise BuildError(f"{plan.name}: {place.kind.value} are not for a GPU")
+            raise BuildError(f"{plan.name}: {slot.kind.value} are not for a GPU")

@@ -342,8 +342,8 @@ def prelude(parts: Iterable[str]) -> str:
     wanted = set(parts)
     if "bfloat16" in wanted:
         wanted.add("specials")
-    return "\n\n".join(_written(part) for name, part in PARTS.items() if name in wanted)
+    return "\n\n".join(_write_part(part) for name, part in PARTS.items() if name in wanted)
 
 
-def _written(part: str) -> str:
+def _write_part(part: str) -> str:
     return part.replace("DEVICE", _DEVICE).lstrip("\n")

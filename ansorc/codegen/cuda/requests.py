@@ -76,17 +76,17 @@ def requests_of(function: Function) -> list[tuple[int, MemoryRequest]]:
 
     The number says of which nest of the function, the first being 0.
     """
-    found: list[tuple[int, MemoryRequest]] = []
+    requests: list[tuple[int, MemoryRequest]] = []
     for number, nest in enumerate(_nests(function.body)):
         seen: set[tuple[Buffer, tuple[Expr, ...], bool]] = set()
-        for place, part in _accesses(nest, _Surroundings((), ())):
+        for surroundings, part in _accesses(nest, _Surroundings((), ())):
             is_store = isinstance(part, Store)
             key = part.buffer, part.indices, is_store
             if key not in seen and part.buffer.scope in (Scope.GLOBAL, Scope.SHARED):
                 seen.add(key)
-                if request := _request(place, part):
-                    found.append((number, request))
-    return found
+                if request := _request(surroundings, part):
+                    requests.append((number, request))
+    return requests
 
 
 def _nests(stmt: Stmt) -> Iterator[Stmt]:
@@ -100,42 +100,46 @@ def _nests(stmt: Stmt) -> Iterator[Stmt]:
             yield stmt
 
 
-def _accesses(stmt: Stmt, place: _Surroundings) -> Iterator[tuple[_Surroundings, Load | Store]]:
+def _accesses(
+    stmt: Stmt, surroundings: _Surroundings
+) -> Iterator[tuple[_Surroundings, Load | Store]]:
     match stmt:
         case For(body=body):
-            yield from _accesses(body, _Surroundings((*place.loops, stmt), place.conditions))
+            yield from _accesses(
+                body, _Surroundings((*surroundings.loops, stmt), surroundings.conditions)
+            )
         case Seq(stmts):
             for part in stmts:
-                yield from _accesses(part, place)
+                yield from _accesses(part, surroundings)
         case Allocate(_, body):
-            yield from _accesses(body, place)
+            yield from _accesses(body, surroundings)
         case If(condition, then, otherwise):
-            yield from ((place, part) for part in walk(condition) if isinstance(part, Load))
-            inside = place
+            yield from ((surroundings, part) for part in walk(condition) if isinstance(part, Load))
+            inside = surroundings
             if dtype_of(condition).lanes == 1:
-                inside = _Surroundings(place.loops, (*place.conditions, condition))
+                inside = _Surroundings(surroundings.loops, (*surroundings.conditions, condition))
             yield from _accesses(then, inside)
             if otherwise is not None:
-                yield from _accesses(otherwise, place)
+                yield from _accesses(otherwise, surroundings)
         case Store(value=value):
             for part in walk(value):
                 if isinstance(part, Load):
-                    yield place, part
-            yield place, stmt
+                    yield surroundings, part
+            yield surroundings, stmt
         case _:
             pass
 
 
-def _request(place: _Surroundings, part: Load | Store) -> MemoryRequest | None:
+def _request(surroundings: _Surroundings, part: Load | Store) -> MemoryRequest | None:
     """What is asked at the sampled iterations, the mean; None if it depends on data."""
     lanes = max((dtype_of(index).lanes for index in part.indices), default=1)
-    values = _iterations(place.loops)
+    values = _iterations(surroundings.loops)
     try:
         if part.buffer.scope is Scope.SHARED and lanes == 1 and isinstance(part, Load):
-            lanes, values = _joined(part, place.loops, values)
+            lanes, values = _join_loads(part, surroundings.loops, values)
         elements = _elements(part, values)
         active = np.ones(values[""].shape, bool)
-        for condition in place.conditions:
+        for condition in surroundings.conditions:
             active = active & _value(condition, values).astype(bool)
     except LookupError:
         return None
@@ -167,7 +171,7 @@ def _elements(part: Load | Store, values: Mapping[str, LaneValues]) -> LaneValue
     return np.asarray(sum((_value(i, values) * stride for i, stride in terms), np.int64(0)))
 
 
-def _joined(
+def _join_loads(
     load: Load, loops: tuple[For, ...], values: Mapping[str, LaneValues]
 ) -> tuple[int, Mapping[str, LaneValues]]:
     """How many neighbours NVIDIA's compiler loads at once, and where the first of them is loaded.
@@ -194,8 +198,10 @@ def _joined(
             start = places[0, 0, first] - places[0, 0, first] % width
             lead = [int(np.flatnonzero(places[0, 0] == x)[0]) for x in start]
             chosen = np.random.default_rng(1).choice(lead, len(values[""]))[:, None]
-            found = {loop.var.name: at[chosen] for loop, at in zip(straight, grid, strict=True)}
-            return count, {**values, **found}
+            first_iterations = {
+                loop.var.name: at[chosen] for loop, at in zip(straight, grid, strict=True)
+            }
+            return count, {**values, **first_iterations}
     return 1, values
 
 
@@ -210,15 +216,15 @@ def _iterations(loops: tuple[For, ...]) -> Mapping[str, LaneValues]:
     ]
     rows = [np.resize(warp, WARP_THREADS) for warp in warps for _ in range(_SAMPLES)]
     lanes = np.array(rows, np.int64)
-    found: dict[str, LaneValues] = {"": lanes}
+    variables: dict[str, LaneValues] = {"": lanes}
     x, y, _ = extents
     places = dict(zip(_INDICES, (lanes % x, lanes // x % y, lanes // (x * y)), strict=True))
     for loop in loops:
         if loop.kind is LoopKind.BOUND and loop.thread in places:
-            found[loop.var.name] = places[loop.thread]
+            variables[loop.var.name] = places[loop.thread]
         else:
-            found[loop.var.name] = rng.integers(0, loop.extent, (len(lanes), 1))
-    return found
+            variables[loop.var.name] = rng.integers(0, loop.extent, (len(lanes), 1))
+    return variables
 
 
 def _value(expr: Expr, values: Mapping[str, LaneValues]) -> LaneValues:

@@ -59,10 +59,10 @@ def _hottest(name: str, section: str) -> SassLoop:
     for line in section.splitlines():
         if label := _LABEL.match(line):
             labels[label["label"]] = len(operations)
-        elif found := _INSTRUCTION.match(line):
-            operations.append(_plain(found["op"]))
-            target = _TARGET.search(found["rest"])
-            if found["op"].startswith("BRA") and target and target[0] in labels:
+        elif match := _INSTRUCTION.match(line):
+            operations.append(_plain(match["op"]))
+            target = _TARGET.search(match["rest"])
+            if match["op"].startswith("BRA") and target and target[0] in labels:
                 loops.append((labels[target[0]], len(operations)))
     loops = [
         loop for loop in loops if loop[1] - loop[0] > 1

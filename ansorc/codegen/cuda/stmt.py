@@ -212,7 +212,7 @@ class CudaStatements:
         self.exprs.parts.update({c_type(buffer.dtype)} & {"half", "bfloat16"})
         first, *rest = body.stmts if isinstance(body, Seq) else (body,)
         if not sizes and isinstance(first, Store) and first.buffer == buffer:
-            value = self.exprs.stored(self.exprs.value(first.value), buffer.dtype)
+            value = self.exprs.store_text(self.exprs.value(first.value), buffer.dtype)
             self.line(f"{c_type(buffer.dtype)} {name} = {value};")
             self.statement(Seq(tuple(rest)))
         else:
@@ -227,7 +227,7 @@ class CudaStatements:
             self._by_warp(store, store.value)
             return
         if lanes == 1:
-            value = self.exprs.stored(self.exprs.value(store.value), store.buffer.dtype)
+            value = self.exprs.store_text(self.exprs.value(store.value), store.buffer.dtype)
             self.line(f"{self.exprs.place(store.buffer, store.indices)} = {value};")
             return
         target = None if condition is not None else self.exprs.vector(store.buffer, store.indices)
@@ -236,7 +236,7 @@ class CudaStatements:
             self.line(f"store<{lanes}>({target.address}, {copied});")
             return
         has_vectors = target is not None or self._has_vectors(store.value)
-        if has_vectors or self._kept_apart(store):
+        if has_vectors or self._is_kept_apart(store):
             with self._block(""):
                 self._lanes(store, lanes, condition)
         else:
@@ -337,7 +337,7 @@ class CudaStatements:
         return f"&{self.exprs.places(value.buffer, value.indices, 1)[0]}"
 
     def _has_vectors(self, value: Expr) -> bool:
-        return any(self.exprs.vector(one.buffer, one.indices) for one in _vector_loads(value))
+        return any(self.exprs.vector(load.buffer, load.indices) for load in _vector_loads(value))
 
     def _lanes(self, store: Store, lanes: int, condition: Expr | None) -> None:
         """Write a store lane by lane, between loads and a store of whole vectors."""
@@ -345,15 +345,15 @@ class CudaStatements:
         if condition is None:
             self._load_vectors(store.value)
         target = None if condition is not None else exprs.vector(store.buffer, store.indices)
-        kept = target is not None or self._kept_apart(store)
+        kept = target is not None or self._is_kept_apart(store)
         result = self.name("result") if kept else ""
         if kept:
             exprs.parts.add("lanes")
             self.line(f"lanes<{c_type(dtype)}, {lanes}> {result};")
         with self._each_lane(lanes, condition) as lane:
-            value = exprs.stored(exprs.value(store.value), dtype)
-            place = f"{result}.at[{lane}]" if kept else exprs.place(store.buffer, store.indices)
-            self.line(f"{place} = {value};")
+            value = exprs.store_text(exprs.value(store.value), dtype)
+            element = f"{result}.at[{lane}]" if kept else exprs.place(store.buffer, store.indices)
+            self.line(f"{element} = {value};")
         if target is not None:
             self.line(f"store<{lanes}>({target.address}, {result});")
         elif kept:
@@ -390,7 +390,7 @@ class CudaStatements:
                 held[load] = name
         self.exprs.hold(held)
 
-    def _kept_apart(self, store: Store) -> bool:
+    def _is_kept_apart(self, store: Store) -> bool:
         """Whether a lane may load what another one stores: all are loaded before."""
         apart = any(map(_tells_lanes, store.indices))
         return any(
@@ -476,12 +476,12 @@ def _vector_loads(value: Expr) -> dict[Load, Expr | None]:
 
     None: it happens whatever the values are. What is chosen lane by lane is left out.
     """
-    found: dict[Load, Expr | None] = {}
+    loads: dict[Load, Expr | None] = {}
 
     def visit(expr: Expr, condition: Expr | None) -> None:
         if isinstance(expr, Load):
-            if condition is None or expr not in found:
-                found[expr] = condition
+            if condition is None or expr not in loads:
+                loads[expr] = condition
         elif isinstance(expr, Select):
             visit(expr.condition, condition)
             if condition is None and dtype_of(expr.condition).lanes == 1:
@@ -491,4 +491,4 @@ def _vector_loads(value: Expr) -> dict[Load, Expr | None]:
                 visit(child, condition)  # pyright: ignore[reportArgumentType]
 
     visit(value, None)
-    return found
+    return loads

@@ -71,7 +71,7 @@ def compile_cubin(text: str, arch: str) -> Cubin:
         log, image = _nvrtc_compile(text, arch, options, is_ptx=False)
         return len(log).to_bytes(8, "little") + log + image
 
-    made = _cached(text, options, make)
+    made = _compile_once(text, options, make)
     end = 8 + int.from_bytes(made[:8], "little")
     return Cubin(made[end:], resources_of(made[8:end].decode(errors="replace")))
 
@@ -83,7 +83,7 @@ def compile_ptx(text: str, arch: str) -> str:
     def make() -> bytes:
         return _nvrtc_compile(text, arch, options, is_ptx=True)[1]
 
-    return _cached(text, options, make).rstrip(b"\0").decode()
+    return _compile_once(text, options, make).rstrip(b"\0").decode()
 
 
 def assemble(ptx: str, arch: str) -> Cubin:
@@ -126,7 +126,7 @@ def fat_binary(cubins: Mapping[str, bytes], ptx: Mapping[str, str]) -> bytes:
 
 def resources_of(log: str) -> tuple[Resources, ...]:
     """Return what `ptxas -v` says in `log`, a kernel each, in its order."""
-    found: list[Resources] = []
+    resources: list[Resources] = []
     name, stack, stores, loads = "", 0, 0, 0
     for line in log.splitlines():
         if function := _FUNCTION.search(line):
@@ -136,14 +136,14 @@ def resources_of(log: str) -> tuple[Resources, ...]:
         elif (used := _USED.search(line)) and name:
             shared = re.search(r"(\d+) bytes smem", used["rest"])
             barriers = re.search(r"used (\d+) barriers", used["rest"])
-            found.append(
+            resources.append(
                 Resources(
                     name, int(used["registers"]), stores, loads, stack,
                     int(shared[1]) if shared else 0, int(barriers[1]) if barriers else 0,
                 )
             )  # fmt: skip
             name = ""
-    return tuple(found)
+    return tuple(resources)
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +162,7 @@ def compiler_version() -> tuple[int, int]:
     return major, minor
 
 
-def _cached(text: str, options: Sequence[str], make: Callable[[], bytes]) -> bytes:
+def _compile_once(text: str, options: Sequence[str], make: Callable[[], bytes]) -> bytes:
     cache = DiskCache(cache_directory() / "cuda")
     version = compiler_version()
     return cache.get("\0".join(["nvrtc", str(version), *options, text]), make)
@@ -209,12 +209,12 @@ def _include(text: str) -> tuple[str, ...]:
     if "#include" not in text:
         return ()
     pathfinder = _pathfinder()
-    found = pathfinder.find_nvidia_header_directory("cudart")
-    if not found:
+    directory = pathfinder.find_nvidia_header_directory("cudart")
+    if not directory:
         raise BuildError(
             f"the text needs NVIDIA's headers (nvidia-cuda-runtime), and there are none; {_INSTALL}"
         )
-    return (f"-I{found}",)
+    return (f"-I{directory}",)
 
 
 def _require_arch(arch: str) -> None:

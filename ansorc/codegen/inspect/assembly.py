@@ -95,11 +95,11 @@ def innermost_loops(assembly: str) -> list[Loop]:
     return [loop for loop in loops(assembly) if loop.is_innermost]
 
 
-def marked(assembly: str) -> str:
+def mark_loops(assembly: str) -> str:
     """Return the text with a bar along each innermost loop and its summary before it."""
-    found = innermost_loops(assembly)
-    inside = {line for loop in found for line in loop.lines}
-    heads = {loop.first_line: loop for loop in found}
+    loops = innermost_loops(assembly)
+    inside = {line for loop in loops for line in loop.lines}
+    heads = {loop.first_line: loop for loop in loops}
     lines: list[str] = []
     for number, line in enumerate(assembly.splitlines(), start=1):
         if (head := heads.get(number)) is not None:
@@ -123,7 +123,7 @@ def _loop(
 ) -> Loop:
     numbers = sorted(number for node in circle.nodes for number in ranges[node])
     code = [function.instructions[number] for number in numbers]
-    counted = [counts_of(one, text.architecture, has_notes=text.has_notes) for one in code]
+    counted = [counts_of(each, text.architecture, has_notes=text.has_notes) for each in code]
     label = names.get(ranges[circle.header].start, "entry")
     lines = tuple(instruction.line for instruction in code)
     total = reduce(add, counted, Counts())

@@ -101,14 +101,14 @@ def _x86(instruction: Instruction) -> Counts:
     mnemonic, operands = instruction.mnemonic, instruction.operands
     fma = _X86_FMA.fullmatch(mnemonic) is not None
     scalar_fma = _X86_SCALAR_FMA.fullmatch(mnemonic) is not None
-    places = [place for place, text in enumerate(operands) if _in_memory(text)]
+    places = [position for position, text in enumerate(operands) if _in_memory(text)]
     if not places or _X86_NO_ACCESS.fullmatch(mnemonic):
         return Counts(1, int(fma), int(scalar_fma))
     registers = any(re.search(r"[xyz]mm\d", text) for text in operands)
     vector = registers and _X86_SCALAR.fullmatch(mnemonic) is None
     writes = places[0] == 0 and _X86_ONLY_READS.fullmatch(mnemonic) is None
     reads = not writes or _X86_ONLY_WRITES.fullmatch(mnemonic) is None
-    spread = any("{1to" in operands[place] for place in places)
+    spread = any("{1to" in operands[position] for position in places)
     spread = spread or _X86_BROADCAST.fullmatch(mnemonic) is not None
     return Counts(
         1, int(fma), int(scalar_fma),
@@ -137,7 +137,7 @@ def _arm(instruction: Instruction) -> Counts:
     multiplies = _ARM_FMA.fullmatch(base) is not None
     fma = multiplies and vector
     scalar_fma = (multiplies and not vector) or _ARM_SCALAR_FMA.fullmatch(base) is not None
-    places = [place for place, text in enumerate(operands) if text.startswith("[")]
+    places = [position for position, text in enumerate(operands) if text.startswith("[")]
     if not places or not re.match(r"ld|st", base):
         return Counts(1, int(fma), int(scalar_fma))
     full, part = _arm_registers(operands[: places[0]])

@@ -31,18 +31,18 @@ def blocks(function: AssemblyFunction, architecture: Architecture) -> tuple[list
     is_branch = [_branches(instruction, architecture) for instruction in code]
     starts = {0, *function.labels.values(), *(n + 1 for n, ends in enumerate(is_branch) if ends)}
     marks = [*sorted(start for start in starts if start < len(code)), len(code)]
-    found = [range(begin, end) for begin, end in pairwise(marks)]
-    number = {block.start: place for place, block in enumerate(found)}
+    ranges = [range(begin, end) for begin, end in pairwise(marks)]
+    number = {block.start: index for index, block in enumerate(ranges)}
     edges: FlowGraph = []
-    for place, block in enumerate(found):
+    for index, block in enumerate(ranges):
         last = code[block[-1]]
         target = function.labels.get(last.operands[-1]) if last.operands else None
         jumps = is_branch[block[-1]] and target is not None and target in number
         leaves = _LEAVES[architecture].fullmatch(last.mnemonic) is not None
-        falls = not leaves and place + 1 < len(found)
+        falls = not leaves and index + 1 < len(ranges)
         after = [number[target]] if jumps and target is not None else []
-        edges.append([*after, *([place + 1] if falls else [])])
-    return found, edges
+        edges.append([*after, *([index + 1] if falls else [])])
+    return ranges, edges
 
 
 def circles(graph: FlowGraph) -> list[Circle]:
@@ -57,48 +57,48 @@ def circles(graph: FlowGraph) -> list[Circle]:
 def _within(graph: FlowGraph, nodes: set[int], closed: set[int], depth: int) -> list[Circle]:
     """The loops among `nodes`, without the edges to nodes that are `closed`."""
     inside = {n: [m for m in graph[n] if m in nodes and m not in closed] for n in nodes}
-    found: list[Circle] = []
-    for part in _connected(inside):
+    circles: list[Circle] = []
+    for part in _strong_components(inside):
         if len(part) == 1 and not part & set(inside[min(part)]):
             continue
         entered = {m for n in nodes - part for m in inside[n] if m in part}
         headers = entered or {m for n in range(len(graph)) if n not in part
                               for m in graph[n] if m in part} or {min(part)}  # fmt: skip
         inner = _within(graph, part, headers, depth + 1)
-        found += [Circle(frozenset(part), min(headers), depth, not inner), *inner]
-    return found
+        circles += [Circle(frozenset(part), min(headers), depth, not inner), *inner]
+    return circles
 
 
-def _connected(edges: dict[int, list[int]]) -> list[set[int]]:
+def _strong_components(edges: dict[int, list[int]]) -> list[set[int]]:
     """Strongly connected parts (Kosaraju): a walk forwards gives the order of a walk backwards."""
     backwards: dict[int, list[int]] = {node: [] for node in edges}
     for node, after in edges.items():
         for other in after:
             backwards[other].append(node)
     seen: set[int] = set()
-    order = [node for start in sorted(edges) for node in _finished(edges, start, seen)]
+    order = [node for start in sorted(edges) for node in _finish_order(edges, start, seen)]
     seen = set()
-    walks = (_finished(backwards, start, seen) for start in reversed(order))
+    walks = (_finish_order(backwards, start, seen) for start in reversed(order))
     return sorted((set(part) for part in walks if part), key=min)
 
 
-def _finished(edges: dict[int, list[int]], start: int, seen: set[int]) -> list[int]:
+def _finish_order(edges: dict[int, list[int]], start: int, seen: set[int]) -> list[int]:
     """The nodes not `seen` that `start` reaches, in the order in which a deep walk leaves them."""
     if start in seen:
         return []
     seen.add(start)
-    found: list[int] = []
+    order: list[int] = []
     path = [(start, iter(edges[start]))]
     while path:
         node, rest = path[-1]
         following = next((other for other in rest if other not in seen), None)
         if following is None:
-            found.append(node)
+            order.append(node)
             path.pop()
         else:
             seen.add(following)
             path.append((following, iter(edges[following])))
-    return found
+    return order
 
 
 def _branches(instruction: Instruction, architecture: Architecture) -> bool:

@@ -75,18 +75,18 @@ def read_assembly(text: str) -> AssemblyText:
 
 
 def _without_comment(line: str, architecture: Architecture) -> tuple[str, str]:
-    found = _COMMENT[architecture].search(line)
-    return (line[: found.start()], line[found.end() :].strip()) if found else (line, "")
+    match = _COMMENT[architecture].search(line)
+    return (line[: match.start()], line[match.end() :].strip()) if match else (line, "")
 
 
 def _operands(text: str) -> list[str]:
     """Cut at the commas that are not inside brackets."""
-    found: list[str] = []
+    operands: list[str] = []
     depth, begin = 0, 0
-    for place, letter in enumerate(text):
+    for position, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
         if letter == "," and depth == 0:
-            found.append(text[begin:place].strip())
-            begin = place + 1
+            operands.append(text[begin:position].strip())
+            begin = position + 1
     last = text[begin:].strip()
-    return [*found, last] if last else found
+    return [*operands, last] if last else operands

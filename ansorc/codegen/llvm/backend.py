@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ansorc.codegen.base import Backend, MachineLimits, Probe, Probes
-from ansorc.codegen.inspect.assembly import innermost_loops, marked
+from ansorc.codegen.inspect.assembly import innermost_loops, mark_loops
 from ansorc.codegen.llvm.binding import (
     assembly,
     compile_object,
     llvm_version,
     load_object_code,
-    optimized_llvm,
+    optimize_llvm,
 )
 from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.codegen.llvm.emit import emit_llvm
@@ -67,8 +67,8 @@ class _LLVM(NativeOpener):
     probes: Probes = _CpuProbes()
     listings: Mapping[str, Callable[[str, Target], str]] = {
         "llvm": lambda text, _: text,
-        "optimized": optimized_llvm,
-        "asm": lambda text, target: marked(assembly(text, target)),
+        "optimized": optimize_llvm,
+        "asm": lambda text, target: mark_loops(assembly(text, target)),
     }
 
     def innermost_loops(self, source: str, target: Target) -> tuple[str, ...]:

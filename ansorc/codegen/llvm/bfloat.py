@@ -11,7 +11,7 @@ from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.dtype import BFLOAT16, FLOAT32, INT32, DType
 
 
-def widened(writer: FunctionWriter, value: Value) -> Value:
+def widen(writer: FunctionWriter, value: Value) -> Value:
     """Return the bfloat16 `value` as float32, which is exact."""
     bits, single = _types(value.dtype.lanes)
     wide = writer.emit(f"zext {value.typed} to {register_type(bits)}")
@@ -20,7 +20,7 @@ def widened(writer: FunctionWriter, value: Value) -> Value:
     return Value(name, single)
 
 
-def narrowed(writer: FunctionWriter, value: Value) -> Value:
+def narrow(writer: FunctionWriter, value: Value) -> Value:
     """Return the float32 `value` as bfloat16; a NaN stays one, and becomes quiet."""
     bits, single = _types(value.dtype.lanes)
     goal = with_lanes(BFLOAT16, value.dtype.lanes)

@@ -22,7 +22,7 @@ def llvm_version() -> str:
 
 def compile_object(llvm_text: str, target: Target) -> bytes:
     """Return the optimised relocatable object file; raise BuildError with LLVM's words."""
-    module, machine = _optimized(llvm_text, target)
+    module, machine = _optimize(llvm_text, target)
     with _as_written(target):
         return machine.emit_object(module)
 
@@ -32,15 +32,15 @@ def assembly(llvm_text: str, target: Target) -> str:
 
     Raises BuildError with LLVM's words.
     """
-    module, machine = _optimized(llvm_text, target)
+    module, machine = _optimize(llvm_text, target)
     machine.set_asm_verbosity(True)
     with _as_written(target):
         return machine.emit_assembly(module)
 
 
-def optimized_llvm(llvm_text: str, target: Target) -> str:
+def optimize_llvm(llvm_text: str, target: Target) -> str:
     """Return the LLVM IR after optimisation; raise BuildError with LLVM's words."""
-    return str(_optimized(llvm_text, target)[0])
+    return str(_optimize(llvm_text, target)[0])
 
 
 def load_object_code(object_bytes: bytes, symbols: Mapping[str, int]) -> LoadedCode:
@@ -82,11 +82,11 @@ class LoadedCode:
         if self._engine.closed:
             raise BuildError(f"the code that held '{name}' has been closed")
         try:
-            found = self._engine.lookup(_LIBRARY, name)
+            tracker = self._engine.lookup(_LIBRARY, name)
         except RuntimeError as error:
             raise BuildError(f"the object code has no usable '{name}': {error}") from error
-        self._trackers.append(found)
-        return found[name]
+        self._trackers.append(tracker)
+        return tracker[name]
 
     def close(self) -> None:
         """Free the code; none of its functions may run now or be called later."""
@@ -107,7 +107,7 @@ def _initialize() -> None:
     llvm.initialize_native_asmparser()
 
 
-def _optimized(llvm_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+def _optimize(llvm_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     _initialize()
     try:
         module = llvm.parse_assembly(llvm_text, llvm.create_context())

@@ -14,7 +14,7 @@ from ansorc.ir.dtype import BOOL, INT32, INT64
 from ansorc.ir.expr import BinaryOp, CompareOp
 
 
-def known(condition: Value) -> bool | None:
+def constant_value(condition: Value) -> bool | None:
     """Return what `condition` is in every lane, if that is known now."""
     return {"true": True, "splat (i1 true)": True, "false": False, "splat (i1 false)": False}.get(
         condition.text
@@ -25,16 +25,16 @@ def connect(writer: FunctionWriter, op: BinaryOp, left: Value, right: Value) -> 
     """Write `left and right` or `left or right`."""
     neutral = op is BinaryOp.AND
     lanes = max(left.dtype.lanes, right.dtype.lanes)
-    for one, other in ((left, right), (right, left)):
-        decided = known(one)
+    for operand, other in ((left, right), (right, left)):
+        decided = constant_value(operand)
         if decided is not None:
-            return splat(writer, other if decided is neutral else one, lanes)
+            return splat(writer, other if decided is neutral else operand, lanes)
     return arithmetic(writer, op, left, right)
 
 
 def negate(writer: FunctionWriter, value: Value) -> Value:
     """Write `not value`."""
-    decided = known(value)
+    decided = constant_value(value)
     if decided is not None:
         return literal(not decided, value.dtype)
     return Value(writer.emit(f"xor {value.typed}, {literal(True, value.dtype).text}"), value.dtype)
@@ -65,7 +65,7 @@ def compare_linear(
     base = index.materialize(first)
     if ends[0] >= -(2**31) and ends[1] < 2**31:
         base = cast(writer, base, INT32)
-    vector = spread(writer, base, step, lanes)
+    vector = make_ramp(writer, base, step, lanes)
     return comparison(writer, op, vector, literal(0, vector.dtype))
 
 
@@ -75,7 +75,7 @@ def pattern(lanes: list[bool]) -> Value:
     return Value(f"<{text}>", with_lanes(BOOL, len(lanes)))
 
 
-def spread(writer: FunctionWriter, base: Value, step: int, lanes: int) -> Value:
+def make_ramp(writer: FunctionWriter, base: Value, step: int, lanes: int) -> Value:
     """Return the vector `base, base + step, …`."""
     dtype = with_lanes(base.dtype, lanes)
     vector = splat(writer, base, lanes)

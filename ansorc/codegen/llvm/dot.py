@@ -21,20 +21,23 @@ def dot_product(
     of the machine that the code is for, it is written in plain arithmetic.
     """
     names = left.dtype.element.name, right.dtype.element.name
-    found = dot_products(writer.module.target, terms, *names)
-    if not found:
+    instructions = dot_products(writer.module.target, terms, *names)
+    if not instructions:
         return _plain(writer, terms, total, [left, right])
-    if found[0].left != names[0]:
+    if instructions[0].left != names[0]:
         left, right = right, left
     lanes, start = total.dtype.lanes, 0
     parts: list[Value] = []
     while start < lanes:
-        chosen = next((one for one in found if one.lanes <= lanes - start), found[-1])
+        chosen = next(
+            (instruction for instruction in instructions if instruction.lanes <= lanes - start),
+            instructions[-1],
+        )
         sums = _cut(writer, total, start, chosen.lanes)
         factors = [_factor(writer, side, chosen, start) for side in (left, right)]
         parts.append(_instruction(writer, chosen, sums, factors))
         start += chosen.lanes
-    return _joined(writer, parts, lanes)
+    return _join(writer, parts, lanes)
 
 
 def _plain(writer: FunctionWriter, terms: int, total: Value, sides: Sequence[Value]) -> Value:
@@ -52,15 +55,15 @@ def _term(writer: FunctionWriter, side: Value, terms: int, term: int, goal: DTyp
     if goal.lanes == 1:
         return cast(writer, extract(writer, side, term), goal.element)
     order = [lane * step + term for lane in range(goal.lanes)]
-    return cast(writer, _shuffled(writer, side, order), goal.element)
+    return cast(writer, _shuffle(writer, side, order), goal.element)
 
 
-def spread_mask(writer: FunctionWriter, mask: Value, lanes: int) -> Value:
+def widen_mask(writer: FunctionWriter, mask: Value, lanes: int) -> Value:
     """Return the mask of an operand of `lanes` lanes, where `mask` is that of the sums."""
     count = mask.dtype.lanes
     if lanes % count or lanes == count:  # one operand for all sums: read if any is wanted
         return splat(writer, any_lane(writer, mask), lanes)
-    return _shuffled(writer, mask, [lane * count // lanes for lane in range(lanes)])
+    return _shuffle(writer, mask, [lane * count // lanes for lane in range(lanes)])
 
 
 def _factor(writer: FunctionWriter, side: Value, chosen: DotProduct, start: int) -> Value:
@@ -107,10 +110,10 @@ def _cut(writer: FunctionWriter, value: Value, start: int, width: int) -> Value:
         return Value(writer.emit(text), goal)
     if (start, width) == (0, lanes):
         return value
-    return _shuffled(writer, value, range(start, start + width))
+    return _shuffle(writer, value, range(start, start + width))
 
 
-def _joined(writer: FunctionWriter, parts: Sequence[Value], lanes: int) -> Value:
+def _join(writer: FunctionWriter, parts: Sequence[Value], lanes: int) -> Value:
     """Return the first `lanes` lanes of `parts`, one after another."""
     if lanes == 1:
         return extract(writer, parts[0], 0)
@@ -120,11 +123,11 @@ def _joined(writer: FunctionWriter, parts: Sequence[Value], lanes: int) -> Value
         size = max(held, more)
         sides = [_cut(writer, side, 0, size) for side in (whole, part)]
         order = [*range(held), *range(size, size + more)]
-        whole = _shuffled(writer, sides[0], order, sides[1])
+        whole = _shuffle(writer, sides[0], order, sides[1])
     return _cut(writer, whole, 0, lanes)
 
 
-def _shuffled(
+def _shuffle(
     writer: FunctionWriter, value: Value, order: Sequence[int], other: Value | None = None
 ) -> Value:
     """Return the given lanes of `value`, then `other`; those beyond the last are undefined."""

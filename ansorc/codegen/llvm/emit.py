@@ -85,7 +85,7 @@ def _count_statements(stmt: Stmt) -> int:
 def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> None:
     writer = FunctionWriter(module)
     body = StmtWriter(writer, Outliner(module, function.name).outline)
-    stored = _stored(function)
+    stored = _find_stored(function)
     arguments: list[str] = []
     for number, buffer in enumerate(function.params):
         body.exprs.memory.bases[buffer.name] = f"%p{number}"
@@ -115,8 +115,8 @@ def _write_entry(
 
     def write_call(base: str) -> str:
         for offset in storage.block.values():
-            place = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
-            arguments.append(f"ptr {place}")
+            pointer = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+            arguments.append(f"ptr {pointer}")
         listing = ", ".join([*arguments, f"i32 {_most_threads(writer, function.threads)}"])
         return writer.emit(f"call i32 @{function.name}.body({listing})")
 
@@ -124,7 +124,7 @@ def _write_entry(
         return_with_workspace(writer, storage.block_bytes, write_call)
     else:
         writer.line(f"ret i32 {write_call('null')}")
-    stored = _stored(function)
+    stored = _find_stored(function)
     params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
     listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
     head = f"define i32 @{function.name}({listing}) {ONCE}"
@@ -144,7 +144,7 @@ def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: T
     """The entry of a function that needs neither workspace nor threads."""
     writer = FunctionWriter(module)
     write_guard(writer, kernel)
-    stored = _stored(packer)
+    stored = _find_stored(packer)
     params = ", ".join(f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(packer.params))
     passed = ", ".join(f"ptr %p{number}" for number in range(len(packer.params)))
     writer.line(f"ret i32 {writer.emit(f'call i32 @{packer.name}.body({passed}, i32 1)')}")
@@ -152,7 +152,7 @@ def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: T
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
 
 
-def _stored(function: Function) -> set[str]:
+def _find_stored(function: Function) -> set[str]:
     return {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
 
 

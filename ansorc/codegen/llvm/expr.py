@@ -6,8 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from math import copysign
 
-from ansorc.codegen.llvm.condition import compare_linear, connect, known, negate, spread
-from ansorc.codegen.llvm.dot import dot_product, spread_mask
+from ansorc.codegen.llvm.condition import compare_linear, connect, constant_value, make_ramp, negate
+from ansorc.codegen.llvm.dot import dot_product, widen_mask
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol
 from ansorc.codegen.llvm.math import across_lanes, arithmetic, cast, comparison, math_call, power_of
@@ -89,9 +89,9 @@ class ExprWriter:
         if name == "pow" and isinstance(exponent, Const):
             lanes = max(value.dtype.lanes for value in values)
             base = splat(self._writer, values[0], lanes)
-            found = power_of(self._writer, base, float(exponent.value))
-            if found is not None:
-                return found
+            power = power_of(self._writer, base, float(exponent.value))
+            if power is not None:
+                return power
         return math_call(self._writer, name, values)
 
     def _across(self, expr: Reduce | Exchange | Checked) -> Value:
@@ -105,7 +105,7 @@ class ExprWriter:
 
     def _binary(self, expr: Binary, op: BinaryOp, left: Expr, right: Expr) -> Value:
         if _element(expr) == INT64 and (linear := self.index.linear(expr)) is not None:
-            return self._spread(linear)
+            return self._write_ramp(linear)
         a, b = self.value(left), self.value(right)
         if op in (BinaryOp.AND, BinaryOp.OR):
             return connect(self._writer, op, a, b)
@@ -115,17 +115,19 @@ class ExprWriter:
         if _element(expr.left) == INT64:
             left, right = self.index.linear(expr.left), self.index.linear(expr.right)
             if left is not None and right is not None:
-                found = compare_linear(self._writer, self.index, expr.op, left, right)
-                if found is not None:
-                    return found
+                compared = compare_linear(self._writer, self.index, expr.op, left, right)
+                if compared is not None:
+                    return compared
         return comparison(self._writer, expr.op, self.value(expr.left), self.value(expr.right))
 
-    def _spread(self, linear: LaneIndex[Symbol]) -> Value:
+    def _write_ramp(self, linear: LaneIndex[Symbol]) -> Value:
         base = self.index.materialize(linear.first)
-        return base if linear.lanes == 1 else spread(self._writer, base, linear.step, linear.lanes)
+        return (
+            base if linear.lanes == 1 else make_ramp(self._writer, base, linear.step, linear.lanes)
+        )
 
     def _ramp(self, base: Value, stride: Value, lanes: int) -> Value:
-        numbers = spread(self._writer, literal(0, base.dtype), 1, lanes)
+        numbers = make_ramp(self._writer, literal(0, base.dtype), 1, lanes)
         scaled = arithmetic(self._writer, BinaryOp.MUL, numbers, stride)
         return arithmetic(self._writer, BinaryOp.ADD, scaled, base)
 
@@ -139,18 +141,18 @@ class ExprWriter:
 
     def _select(self, expr: Select, condition: Value) -> Value:
         lanes = condition.dtype.lanes
-        decided = known(condition)
+        decided = constant_value(condition)
         if decided is not None:
-            return self._widened(self.value(expr.then if decided else expr.otherwise), expr)
+            return self._widen(self.value(expr.then if decided else expr.otherwise), expr)
         if lanes > 1:
-            with self.masked(condition):
+            with self.mask_lanes(condition):
                 then = self.value(expr.then)
-            with self.masked(negate(self._writer, condition)):
+            with self.mask_lanes(negate(self._writer, condition)):
                 otherwise = self.value(expr.otherwise)
         elif self._is_free(expr.then) and self._is_free(expr.otherwise):
             then, otherwise = self.value(expr.then), self.value(expr.otherwise)
-        elif (loaded := self._loaded_or_zero(expr, condition)) is not None:
-            return self._widened(loaded, expr)
+        elif (loaded := self._load_or_zero(expr, condition)) is not None:
+            return self._widen(loaded, expr)
         else:
             return self._branch(expr, condition)
         wide = max(lanes, then.dtype.lanes, otherwise.dtype.lanes)
@@ -164,13 +166,13 @@ class ExprWriter:
         operands: list[Value] = []
         for operand in (expr.left, expr.right):
             if mask is not None:
-                self._mask = spread_mask(self._writer, mask, dtype_of(operand).lanes)
+                self._mask = widen_mask(self._writer, mask, dtype_of(operand).lanes)
             operands.append(self.value(operand))
         self._mask = mask
         return dot_product(self._writer, expr.terms, total, operands[0], operands[1])
 
     @contextmanager
-    def masked(self, condition: Value) -> Generator[Value]:
+    def mask_lanes(self, condition: Value) -> Generator[Value]:
         """Lanes where `condition` is false are not wanted, besides those unwanted already.
 
         Yields the lanes that are.
@@ -182,7 +184,7 @@ class ExprWriter:
         yield condition
         self._mask = outer
 
-    def _loaded_or_zero(self, expr: Select, condition: Value) -> Value | None:
+    def _load_or_zero(self, expr: Select, condition: Value) -> Value | None:
         """Load what `expr` chooses over zero from there or from where zeros are; None if it cannot.
 
         A branch for each element that may be padding would divide the code of a register tile.
@@ -206,7 +208,7 @@ class ExprWriter:
         for name, arm in zip(names, (expr.then, expr.otherwise), strict=False):
             writer.start_block(name)
             with writer.inner_scope():
-                value = self._widened(self.value(arm), expr)
+                value = self._widen(self.value(arm), expr)
             arms.append((value, writer.block))
             writer.line(f"br label {names[2]}")
         writer.start_block(names[2])
@@ -215,7 +217,7 @@ class ExprWriter:
         sources = ", ".join(f"[{value.text}, {block}]" for value, block in arms)
         return Value(writer.emit(f"phi {register_type(dtype)} {sources}"), dtype)
 
-    def _widened(self, value: Value, expr: Select) -> Value:
+    def _widen(self, value: Value, expr: Select) -> Value:
         return splat(self._writer, value, dtype_of(expr).lanes)
 
     def _is_free(self, expr: Expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansorc.codegen.llvm.condition import known, negate
+from ansorc.codegen.llvm.condition import constant_value, negate
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.types import Value
 from ansorc.codegen.llvm.vector import any_lane
@@ -52,7 +52,7 @@ def define_fault(module: ModuleWriter, function: Function) -> None:
 def write_check(writer: FunctionWriter, exprs: ExprWriter, stmt: Check, leaving: str) -> None:
     """Write `stmt`: where it fails the function runs `leaving` and returns the status."""
     condition = exprs.value(stmt.condition)
-    if known(condition) is True:
+    if constant_value(condition) is True:
         return
     lanes, wrong = condition.dtype.lanes, negate(writer, condition)
     fails = wrong if lanes == 1 else any_lane(writer, wrong)
@@ -158,5 +158,5 @@ def _first_lane(writer: FunctionWriter, wrong: Value) -> str:
     if wrong.dtype.lanes < width:
         bits = writer.emit(f"zext i{wrong.dtype.lanes} {bits} to i{width}")
     writer.module.declare(f"declare i{width} @llvm.cttz.i{width}(i{width}, i1 immarg)")
-    found = writer.emit(f"call i{width} @llvm.cttz.i{width}(i{width} {bits}, i1 true)")
-    return found if width == _LANE_BITS else writer.emit(f"trunc i{width} {found} to i64")
+    lane = writer.emit(f"call i{width} @llvm.cttz.i{width}(i{width} {bits}, i1 true)")
+    return lane if width == _LANE_BITS else writer.emit(f"trunc i{width} {lane} to i64")

@@ -37,10 +37,10 @@ def write_guard(entry: FunctionWriter, kernel: str) -> None:
     unknown = entry.emit(f"icmp eq i32 {seen}, 0")
     entry.line(f"br i1 {unknown}, label {check}, label {join}")
     entry.start_block(check)
-    found = entry.emit(f"call i32 @{kernel}.check_cpu()")
+    checked = entry.emit(f"call i32 @{kernel}.check_cpu()")
     entry.line(f"br label {join}")
     entry.start_block(join)
-    answer = entry.emit(f"phi i32 [{seen}, {before}], [{found}, {check}]")
+    answer = entry.emit(f"phi i32 [{seen}, {before}], [{checked}, {check}]")
     lacks = entry.emit(f"icmp ne i32 {answer}, 1")
     stop, go = entry.name("stop"), entry.name("go")
     entry.line(f"br i1 {lacks}, label {stop}, label {go}")
@@ -81,8 +81,8 @@ def _write_x86_check(writer: FunctionWriter, kernel: str, target: Target) -> str
     for leaf in sorted({leaf for leaf, _, _ in masks}):
         largest = _cpuid(writer, kernel, (leaf & 0x80000000, 0, 0))
         good = _both(writer, good, f"icmp uge i32 {largest}, {leaf}")
-    for place, mask in masks.items():
-        good = _has(writer, good, _cpuid(writer, kernel, place), mask)
+    for source, mask in masks.items():
+        good = _has(writer, good, _cpuid(writer, kernel, source), mask)
     return _check_saved(writer, good, saved) if saved else good
 
 
@@ -93,8 +93,8 @@ def _cpuid_function(kernel: str) -> str:
     return f"{head} {{\n  %result = {text}\n  ret {_REGISTERS} %result\n}}"
 
 
-def _cpuid(writer: FunctionWriter, kernel: str, place: tuple[int, int, int]) -> str:
-    leaf, subleaf, register = place
+def _cpuid(writer: FunctionWriter, kernel: str, source: tuple[int, int, int]) -> str:
+    leaf, subleaf, register = source
     call = f"call {_REGISTERS} @{kernel}.cpuid(i32 {leaf}, i32 {subleaf})"
     return writer.emit(f"extractvalue {_REGISTERS} {writer.emit(call)}, {register}")
 

@@ -15,7 +15,7 @@ from ansorc.codegen.llvm.lane_index import (
     depth_of,
     lane_form,
 )
-from ansorc.codegen.llvm.types import Value, literal, wrapped
+from ansorc.codegen.llvm.types import Value, literal, wrap_signed
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.arith.affine import Atom, Linear
 from ansorc.ir.buffer import Buffer
@@ -105,9 +105,9 @@ class IndexWriter:
 
     def _only(self, expr: Expr) -> Linear[Symbol]:
         """Return the value of a scalar."""
-        found = self.linear(expr)
-        assert found is not None
-        return found.first
+        linear = self.linear(expr)
+        assert linear is not None
+        return linear.first
 
     def lanes(self, expr: Expr, count: int) -> list[Linear[Symbol]]:
         """Return each of the `count` lanes of an int64 `expr` as a scalar."""
@@ -137,18 +137,18 @@ class IndexWriter:
         for atom, coefficient in terms:
             scaled = atom.name
             if coefficient != 1:
-                text = f"mul {flags}i64 {atom.name}, {wrapped(coefficient, 64)}"
-                scaled = self._shared(text, atom.depth)
+                text = f"mul {flags}i64 {atom.name}, {wrap_signed(coefficient, 64)}"
+                scaled = self._write_once(text, atom.depth)
             depth = max(depth, atom.depth)
             name = self._sum(flags, name, scaled, depth) if name else scaled
         if linear.constant:
-            name = self._sum(flags, name, str(wrapped(linear.constant, 64)), depth)
+            name = self._sum(flags, name, str(wrap_signed(linear.constant, 64)), depth)
         return Value(name, INT64)
 
     def _sum(self, flags: str, left: str, right: str, depth: int) -> str:
-        return self._shared(f"add {flags}i64 {left}, {right}", depth)
+        return self._write_once(f"add {flags}i64 {left}, {right}", depth)
 
-    def _shared(self, text: str, depth: int) -> str:
+    def _write_once(self, text: str, depth: int) -> str:
         """Write a pure instruction once a scope."""
         memo = self._writer.scopes[depth].memo
         name = memo.get(text)
@@ -166,9 +166,9 @@ class IndexWriter:
                 return left.times(right.constant) if left.terms else right.times(left.constant)
             case BinaryOp.MUL:
                 a, b = self.materialize(left), self.materialize(right)
-                return self._derived(f"mul i64 {a.text}, {b.text}", (left, right), None)
+                return self._derive(f"mul i64 {a.text}, {b.text}", (left, right), None)
             case BinaryOp.FLOORDIV | BinaryOp.MOD if _is_positive(right):
-                return self._divided(op, left, right.constant)
+                return self._divide(op, left, right.constant)
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 a, b = self.materialize(left), self.materialize(right)
                 return self._opaque(divide(self._writer, op, a, b))
@@ -186,9 +186,9 @@ class IndexWriter:
         self._writer.module.declare(f"declare i64 @{name}(i64, i64)")
         choose = min if smaller else max
         both = (choose(ours[0], theirs[0]), choose(ours[1], theirs[1])) if ours and theirs else None
-        return self._derived(f"call i64 @{name}(i64 {a.text}, i64 {b.text})", (left, right), both)
+        return self._derive(f"call i64 @{name}(i64 {a.text}, i64 {b.text})", (left, right), both)
 
-    def _divided(self, op: BinaryOp, dividend: Linear[Symbol], divisor: int) -> Linear[Symbol]:
+    def _divide(self, op: BinaryOp, dividend: Linear[Symbol], divisor: int) -> Linear[Symbol]:
         """Divide by a positive constant, doing now what does not depend on run-time values."""
         if bounds(dividend) is None:
             a = self.materialize(dividend)
@@ -202,7 +202,7 @@ class IndexWriter:
         more: Linear[Symbol] = Linear(constant=low)
         if 0 <= low < high:
             text = f"udiv i64 {self.materialize(rest).text}, {divisor}"
-            more = self._derived(text, (rest,), (low, high))
+            more = self._derive(text, (rest,), (low, high))
         elif low < high:
             more = self._floor(rest, divisor, (low, high))
         if op is BinaryOp.FLOORDIV:
@@ -210,7 +210,7 @@ class IndexWriter:
         if low == high or low < 0:
             return rest.plus(more, -divisor)
         text = f"urem i64 {self.materialize(rest).text}, {divisor}"
-        return self._derived(text, (rest,), (0, divisor - 1))
+        return self._derive(text, (rest,), (0, divisor - 1))
 
     def _floor(
         self, dividend: Linear[Symbol], divisor: int, ends: tuple[int, int]
@@ -218,13 +218,13 @@ class IndexWriter:
         """Shift a negative dividend up by a multiple of the divisor: the division is unsigned."""
         shift = -ends[0]
         text = f"udiv i64 {self.materialize(dividend.offset_by(shift * divisor)).text}, {divisor}"
-        return self._derived(text, (dividend,), (0, ends[1] + shift)).offset_by(-shift)
+        return self._derive(text, (dividend,), (0, ends[1] + shift)).offset_by(-shift)
 
-    def _derived(
+    def _derive(
         self, text: str, sources: tuple[Linear[Symbol], ...], ends: tuple[int, int] | None
     ) -> Linear[Symbol]:
         depth = max(map(depth_of, sources))
-        return self._symbol(self._shared(text, depth), depth, ends)
+        return self._symbol(self._write_once(text, depth), depth, ends)
 
     def _opaque(self, value: Value) -> Linear[Symbol]:
         """Treat an operand computed here as one more run-time number."""
@@ -236,12 +236,12 @@ class IndexWriter:
 
     def _symbol(self, name: str, depth: int, ends: tuple[int, int] | None) -> Linear[Symbol]:
         """Return the symbol `name`: the one made before if that is in sight here."""
-        found = self._symbols.get(name)
-        if found is None or next(iter(found.terms)).depth > self._writer.depth:
+        known = self._symbols.get(name)
+        if known is None or next(iter(known.terms)).depth > self._writer.depth:
             low, high = ends or (-_FULL, _FULL - 1)
             symbol = Symbol(name, depth, len(self._symbols), low, high)
-            found = self._symbols[name] = Linear({symbol: 1})
-        return found
+            known = self._symbols[name] = Linear({symbol: 1})
+        return known
 
 
 @dataclass(slots=True)

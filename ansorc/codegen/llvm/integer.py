@@ -22,11 +22,11 @@ def divide(writer: FunctionWriter, op: BinaryOp, a: Value, b: Value) -> Value:
         instruction = "udiv" if is_quotient else "urem"
         result = writer.emit(f"{instruction} {kind} {a.text}, {divisor.text}")
     else:
-        result = _signed(writer, a, divisor, is_quotient=is_quotient)
+        result = _correct_sign(writer, a, divisor, is_quotient=is_quotient)
     return _select(writer, is_zero, literal(0, a.dtype), Value(result, a.dtype))
 
 
-def _signed(writer: FunctionWriter, a: Value, b: Value, *, is_quotient: bool) -> str:
+def _correct_sign(writer: FunctionWriter, a: Value, b: Value, *, is_quotient: bool) -> str:
     """Correct the quotient that rounds towards zero; divide by 1 where -1 could overflow."""
     kind, zero = register_type(a.dtype), literal(0, a.dtype).text
     is_minus = writer.emit(f"icmp eq {kind} {b.text}, {literal(-1, a.dtype).text}")

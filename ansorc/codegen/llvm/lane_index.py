@@ -118,7 +118,7 @@ def _add_term(expr: Expr, scale: int, total: Linear[_LaneTerm]) -> bool:
         case Binary(BinaryOp.MUL, left, right) if (factor := _number(right)) is not None:
             return collect(left, scale * factor, total, _add_term)
         case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, Ramp(), Const(divisor)) if divisor > 0:
-            lanes = _divided_lanes(expr.op, lane_form((expr.left,)), int(divisor))
+            lanes = _divide_lanes(expr.op, lane_form((expr.left,)), int(divisor))
             total.add(lanes, scale)
             return bool(lanes)
         case _ if dtype_of(expr).lanes > 1:
@@ -134,10 +134,10 @@ def _number(expr: Expr) -> int | None:
     return form.first.constant if form and not form.first.terms and not form.step else None
 
 
-def _divided_lanes(op: BinaryOp, dividend: LaneIndex[Atom] | None, divisor: int) -> tuple[int, ...]:
+def _divide_lanes(op: BinaryOp, dividend: LaneIndex[Atom] | None, divisor: int) -> tuple[int, ...]:
     """Return the lanes of known numbers, each divided; nothing if they are not known."""
     if dividend is None or dividend.first.terms:
         return ()
-    place = 0 if op is BinaryOp.FLOORDIV else 1
+    part = 0 if op is BinaryOp.FLOORDIV else 1
     first, step = dividend.first.constant, dividend.step
-    return tuple(divmod(first + step * n, divisor)[place] for n in range(dividend.lanes))
+    return tuple(divmod(first + step * n, divisor)[part] for n in range(dividend.lanes))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.codegen.base import MachineLimits
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
@@ -59,8 +59,8 @@ class _KernelProbe:
 
     def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
         """Return how much is done in a second: (median, best) of about `min_time_s`."""
-        found = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
-        return self._amount / found.median_s, self._amount / found.fastest_s
+        timing = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
+        return self._amount / timing.median_s, self._amount / timing.fastest_s
 
     def best(self, repeats: int = 3) -> float:
         """Return the most done in a second: a limit is what the machine reaches undisturbed."""
@@ -82,7 +82,7 @@ class FmaProbe(_KernelProbe):
         target = _native(target)
         lanes = target.vector_bytes // FLOAT32.bytes
         chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
-        module = build_function(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
+        module = compile_module(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
         start = np.ones((threads, chains, lanes), np.float32)
         arrays = start, np.array([0.5, 0.25], np.float32), np.empty_like(start)
         super().__init__(module, arrays, threads, 2.0 * steps * start.size)
@@ -101,9 +101,9 @@ class ReadProbe(_KernelProbe):
         vectors = target.streaming_sums if streams else INDEPENDENT_SUMS
         rows = max(1, size // (threads * vectors * lanes * FLOAT32.bytes))
         function = _read_function(threads, times, rows, vectors, lanes)
-        source = _touched(function.params[0].shape)
+        source = _touch_memory(function.params[0].shape)
         out = np.empty(function.params[1].shape, np.float32)
-        module = build_function(function, target, function.name)
+        module = compile_module(function, target, function.name)
         super().__init__(module, (source, out), threads, times * source.nbytes)
 
 
@@ -116,9 +116,9 @@ class CopyProbe(_KernelProbe):
     def __init__(self, target: Target, threads: int, size: int) -> None:
         target = _native(target)
         function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
-        source = _touched(function.params[0].shape)
+        source = _touch_memory(function.params[0].shape)
         out = aligned_empty(source.shape).view(np.float32)
-        module = build_function(function, target, function.name)
+        module = compile_module(function, target, function.name)
         super().__init__(module, (source, out), threads, 2 * source.nbytes)
 
 
@@ -155,7 +155,7 @@ def _native(target: Target) -> Target:
     return replace(target.real, backend=CPU_BACKEND)
 
 
-def _touched(shape: tuple[int, ...]) -> NDArray[np.float32]:
+def _touch_memory(shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return memory that was written to: pages that never were are all one page, in a cache."""
     memory = aligned_empty(shape).view(np.float32)
     memory.fill(1.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansorc.codegen.llvm.bfloat import narrowed, widened
+from ansorc.codegen.llvm.bfloat import narrow, widen
 from ansorc.codegen.llvm.integer import divide, power
 from ansorc.codegen.llvm.types import Value, literal, register_type, suffix, with_lanes
-from ansorc.codegen.llvm.vector import halves, matched
-from ansorc.codegen.llvm.vector_math import VectorShape, math_function, written_in_place
+from ansorc.codegen.llvm.vector import halves, match_lanes
+from ansorc.codegen.llvm.vector_math import VectorShape, math_function, write_in_place
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp
@@ -27,7 +27,7 @@ _INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil",
 
 def arithmetic(writer: FunctionWriter, op: BinaryOp, left: Value, right: Value) -> Value:
     """Write `left op right`; a product may be fused with the sum that takes it."""
-    a, b = matched(writer, left, right)
+    a, b = match_lanes(writer, left, right)
     dtype = a.dtype
     if op in (BinaryOp.MIN, BinaryOp.MAX):
         return _extreme(writer, op, a, b)
@@ -50,7 +50,7 @@ def across_lanes(writer: FunctionWriter, op: BinaryOp, value: Value) -> Value:
 
 def comparison(writer: FunctionWriter, op: CompareOp, left: Value, right: Value) -> Value:
     """Write `left op right`, a bool in each lane; comparing with NaN is true only for NE."""
-    a, b = matched(writer, left, right)
+    a, b = match_lanes(writer, left, right)
     if a.dtype.is_bfloat:
         a, b = _single(writer, a), _single(writer, b)
     dtype = with_lanes(BOOL, a.dtype.lanes)
@@ -66,9 +66,9 @@ def cast(writer: FunctionWriter, value: Value, dtype: DType) -> Value:
     if source == goal:
         return value
     if source.is_bfloat:
-        return cast(writer, widened(writer, value), dtype)
+        return cast(writer, widen(writer, value), dtype)
     if goal.is_bfloat:
-        return narrowed(writer, cast(writer, value, FLOAT32))
+        return narrow(writer, cast(writer, value, FLOAT32))
     if goal.is_bool:
         zero = literal(0, source).text
         test = "fcmp une" if source.is_float else "icmp ne"
@@ -79,7 +79,7 @@ def cast(writer: FunctionWriter, value: Value, dtype: DType) -> Value:
         return cast(writer, cast(writer, single, FLOAT32), goal)
     if source.is_float and not goal.is_float:
         if source.lanes > 1 and writer.module.target.is_x86:
-            return _saturated(writer, value, goal)
+            return _saturate(writer, value, goal)
         sign = "s" if goal.kind is Kind.INT else "u"
         name = f"fpto{sign}i.sat.{suffix(goal)}.{suffix(source)}"
         return intrinsic(writer, name, goal, [value])
@@ -91,7 +91,7 @@ def cast(writer: FunctionWriter, value: Value, dtype: DType) -> Value:
 
 def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
     """Write the math function `name`: an instruction where there is one, else a call of ours."""
-    values = matched(writer, *args)
+    values = match_lanes(writer, *args)
     dtype = values[0].dtype
     if dtype.is_integer:
         return power(writer, *values)
@@ -110,7 +110,7 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
         module.declare(declaration)
     if module.has_room(function.instructions):
         texts = [value.text for value in values]
-        return Value(written_in_place(name, shape, texts, writer.emit), dtype)
+        return Value(write_in_place(name, shape, texts, writer.emit), dtype)
     module.define(function.symbol, function.definition)
     operands = ", ".join(value.typed for value in values)
     return Value(writer.emit(f"call {register_type(dtype)} {function.symbol}({operands})"), dtype)
@@ -168,7 +168,7 @@ def _extreme(writer: FunctionWriter, op: BinaryOp, a: Value, b: Value) -> Value:
     return Value(writer.emit(f"call nsz {kind} @{name}({a.typed}, {b.typed})"), dtype)
 
 
-def _saturated(writer: FunctionWriter, value: Value, goal: DType) -> Value:
+def _saturate(writer: FunctionWriter, value: Value, goal: DType) -> Value:
     """Convert floats to the nearest integers of `goal`, NaN to 0, as LLVM does lane by lane on x86.
 
     The largest integer may be no float: from there on it is chosen afterwards.
@@ -176,21 +176,25 @@ def _saturated(writer: FunctionWriter, value: Value, goal: DType) -> Value:
     source, is_signed = value.dtype, goal.kind is Kind.INT
     low = -(1 << (goal.bits - 1)) if is_signed else 0
     high = low + (1 << goal.bits) - 1
-    held = _chosen(writer, CompareOp.GT, value, literal(float(low), source), value)
+    held = _choose(writer, CompareOp.GT, value, literal(float(low), source), value)
     is_exact = int(float(np.float32(high))) == high if source.bits == 32 else goal.bits <= 32
     last = literal(float(high if is_exact else high + 1), source)
     if is_exact:
-        held = _chosen(writer, CompareOp.LT, held, last, held)
+        held = _choose(writer, CompareOp.LT, held, last, held)
     wide = with_lanes(INT32, goal.lanes) if is_exact and goal.bits < 32 else goal
     sign = "s" if wide.kind is Kind.INT else "u"
     text = f"fpto{sign}i {held.typed} to {register_type(wide)}"
-    found = cast(writer, Value(writer.emit(text), wide), goal)
+    converted = cast(writer, Value(writer.emit(text), wide), goal)
     if not is_exact:
-        found = _chosen(writer, CompareOp.LT, held, last, found, literal(high, goal))
-    return _chosen(writer, CompareOp.EQ, value, value, found, literal(0, goal)) if low else found
+        converted = _choose(writer, CompareOp.LT, held, last, converted, literal(high, goal))
+    return (
+        _choose(writer, CompareOp.EQ, value, value, converted, literal(0, goal))
+        if low
+        else converted
+    )
 
 
-def _chosen(
+def _choose(
     writer: FunctionWriter, op: CompareOp, left: Value, right: Value, then: Value,
     otherwise: Value | None = None,
 ) -> Value:  # fmt: skip

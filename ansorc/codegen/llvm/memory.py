@@ -9,7 +9,7 @@ from itertools import pairwise
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
 from ansorc.codegen.llvm.types import Value, in_memory, literal, memory_type, suffix
-from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffled, splat
+from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffle, splat
 from ansorc.codegen.llvm.writer import STREAMED, FunctionWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
@@ -70,9 +70,9 @@ class MemoryWriter:
         key = (*first.terms.items(), first.constant, flat.step, flat.lanes, wanted)
         for scope in reversed(self._writer.scopes):
             loads = scope.loads.get(buffer.name)
-            if loads and (found := loads.get(key)) is not None:
-                scope.used[found.text] = self._writer.step
-                return found
+            if loads and (loaded := loads.get(key)) is not None:
+                scope.used[loaded.text] = self._writer.step
+                return loaded
         value = load(buffer, flat)
         self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
         self._writer.scopes[-1].used[value.text] = self._writer.step
@@ -98,8 +98,8 @@ class MemoryWriter:
                 places = []
             else:
                 places = [flat.lane(number) for number in range(count)]
-        for number, place in enumerate(places):
-            self._store_at(buffer, place, extract(self._writer, value, number))
+        for number, element in enumerate(places):
+            self._store_at(buffer, element, extract(self._writer, value, number))
         self._writer.forget_loads((buffer.name,))
 
     def _store_lanes(self, buffer: Buffer, flat: _Flat, value: Value, mask: Value) -> None:
@@ -129,11 +129,11 @@ class MemoryWriter:
     def prefetch(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         """Ask for the cache line of `buffer[indices]`; an address of nothing is no error."""
         flat = self._flat(buffer, indices)
-        place = flat[0] if isinstance(flat, list) else flat.first
+        element = flat[0] if isinstance(flat, list) else flat.first
         self._writer.module.declare(
             "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
         )
-        operands = f"ptr {self.pointer(buffer, place)}, i32 0, i32 3, i32 1"
+        operands = f"ptr {self.pointer(buffer, element)}, i32 0, i32 3, i32 1"
         self._writer.line(f"call void @llvm.prefetch.p0({operands})")
 
     def is_inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
@@ -169,52 +169,52 @@ class MemoryWriter:
         if mask is None:
             return self._load_near(buffer, pointer, flat.lanes)
         name = suffix(in_memory(buffer.dtype.vector(flat.lanes)))
-        return self._masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
+        return self._call_masked(f"masked.load.{name}.p0", buffer, f"ptr {pointer}", mask)
 
     def _load_apart(self, buffer: Buffer, flat: LaneIndex[Symbol], mask: Value | None) -> Value:
         """Load all between elements that are a few steps apart, and leave out the others."""
         lanes, step = flat.lanes, flat.step
-        found: Value | None = None
+        joined: Value | None = None
         for number in range(step):
             start = min(number * lanes, (lanes - 1) * (step - 1))  # the last ends with an element
-            wanted = None if mask is None else self._spread(mask, step, start)
+            wanted = None if mask is None else self._spread_mask(mask, step, start)
             part = self._load_flat(buffer, LaneIndex(flat.first.offset_by(start), lanes, 1), wanted)
             places = [lane * step - start for lane in range(lanes)]
-            if found is None:
+            if joined is None:
                 order = [min(at, lanes - 1) for at in places]
             else:
                 order = [n if at < 0 else lanes + min(at, lanes - 1) for n, at in enumerate(places)]
-            found = shuffled(self._writer, part if found is None else found, part, order)
-        assert found is not None
-        return found
+            joined = shuffle(self._writer, part if joined is None else joined, part, order)
+        assert joined is not None
+        return joined
 
-    def _spread(self, mask: Value, step: int, start: int) -> Value:
+    def _spread_mask(self, mask: Value, step: int, start: int) -> Value:
         """Return the lanes of `mask` for a vector of all elements between, from `start` on."""
         lanes = mask.dtype.lanes
         none = Value("zeroinitializer", mask.dtype)
-        found = [divmod(start + place, step) for place in range(lanes)]
-        order = [lanes if rest or lane >= lanes else lane for lane, rest in found]
-        return shuffled(self._writer, mask, none, order)
+        parts = [divmod(start + position, step) for position in range(lanes)]
+        order = [lanes if rest or lane >= lanes else lane for lane, rest in parts]
+        return shuffle(self._writer, mask, none, order)
 
     def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
-        if mask is None or all(_inside(place, buffer) for place in places):
-            values = [self._load_at(buffer, place, None) for place in places]
+        if mask is None or all(_inside(element, buffer) for element in places):
+            values = [self._load_at(buffer, element, None) for element in places]
             return pack(self._writer, values)
         lanes = len(places)
         name = f"masked.gather.{suffix(in_memory(buffer.dtype.vector(lanes)))}.v{lanes}p0"
-        return self._masked(name, buffer, self._pointers(buffer, places), mask)
+        return self._call_masked(name, buffer, self._pointers(buffer, places), mask)
 
     def _pointers(self, buffer: Buffer, places: list[Linear[Symbol]]) -> str:
         """Return the vector of the addresses of `places`, with its type."""
         vector, kind = "poison", f"<{len(places)} x ptr>"
-        for number, place in enumerate(places):
-            pointer = self.pointer(buffer, place)
+        for number, element in enumerate(places):
+            pointer = self.pointer(buffer, element)
             vector = self._writer.emit(
                 f"insertelement {kind} {vector}, ptr {pointer}, i64 {number}"
             )
         return f"{kind} {vector}"
 
-    def _masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
+    def _call_masked(self, name: str, buffer: Buffer, pointer: str, mask: Value) -> Value:
         """Call a masked load or gather; lanes switched off hold zero."""
         kind = in_memory(buffer.dtype.vector(mask.dtype.lanes))
         lanes, result = kind.lanes, memory_type(kind)
@@ -228,11 +228,11 @@ class MemoryWriter:
         )
         return self._from_memory(self._writer.emit(text), buffer.dtype.vector(lanes))
 
-    def _load_at(self, buffer: Buffer, place: Linear[Symbol], condition: Value | None) -> Value:
+    def _load_at(self, buffer: Buffer, element: Linear[Symbol], condition: Value | None) -> Value:
         """Load one element; where `condition` fails, the first element instead of any other."""
-        if condition is not None and not _inside(place, buffer):
-            return self._load_chosen(buffer, LaneIndex(place), condition, self.bases[buffer.name])
-        return self._load_near(buffer, self.pointer(buffer, place), 1)
+        if condition is not None and not _inside(element, buffer):
+            return self._load_chosen(buffer, LaneIndex(element), condition, self.bases[buffer.name])
+        return self._load_near(buffer, self.pointer(buffer, element), 1)
 
     def _load_chosen(
         self, buffer: Buffer, flat: LaneIndex[Symbol], condition: Value, other: str
@@ -248,18 +248,20 @@ class MemoryWriter:
         text = f"load {memory_type(in_memory(dtype))}, ptr {pointer}, align {buffer.dtype.bytes}"
         return self._from_memory(self._writer.emit(text), dtype)
 
-    def _store_at(self, buffer: Buffer, place: Linear[Symbol], value: Value) -> None:
-        pointer = self.pointer(buffer, place)
+    def _store_at(self, buffer: Buffer, element: Linear[Symbol], value: Value) -> None:
+        pointer = self.pointer(buffer, element)
         text = self._to_memory(value)
         self._writer.line(f"store {text}, ptr {pointer}, align {buffer.dtype.bytes}")
 
-    def _stream_at(self, buffer: Buffer, place: Linear[Symbol], value: Value) -> None:
+    def _stream_at(self, buffer: Buffer, element: Linear[Symbol], value: Value) -> None:
         """Store a vector past the caches if the array, a caller's perhaps, begins with a line."""
         aligned = min(value.dtype.lanes * buffer.dtype.bytes, LINE_BYTES)
-        if any(n * buffer.dtype.bytes % aligned for n in (place.constant, *place.terms.values())):
-            self._store_at(buffer, place, value)
+        if any(
+            n * buffer.dtype.bytes % aligned for n in (element.constant, *element.terms.values())
+        ):
+            self._store_at(buffer, element, value)
             return
-        writer, pointer, text = self._writer, self.pointer(buffer, place), self._to_memory(value)
+        writer, pointer, text = self._writer, self.pointer(buffer, element), self._to_memory(value)
         past, through, join = writer.name("past"), writer.name("through"), writer.name("join")
         is_line = self._begins_with_line(buffer)
         writer.line(f"br i1 {is_line}, label {past}, label {through}")
@@ -294,32 +296,32 @@ class MemoryWriter:
         zero = literal(0, UINT8.vector(dtype.lanes)).text
         return Value(self._writer.emit(f"icmp ne {memory_type(dtype)} {name}, {zero}"), dtype)
 
-    def pointer(self, buffer: Buffer, place: Linear[Symbol]) -> str:
+    def pointer(self, buffer: Buffer, element: Linear[Symbol]) -> str:
         """Return the address of element `place`: a pointer hoisted out of the loops that do not
         change it, plus a constant number of bytes."""
-        depth = depth_of(place)
+        depth = depth_of(element)
         memo = self._writer.scopes[depth].memo
-        key = (self.bases[buffer.name], *place.terms.items())
+        key = (self.bases[buffer.name], *element.terms.items())
         base = memo.get(key)
         if base is None:
-            base = memo[key] = self._base(buffer, place)
-        if not place.constant:
+            base = memo[key] = self._base(buffer, element)
+        if not element.constant:
             return base
-        offset = place.constant * buffer.dtype.bytes
+        offset = element.constant * buffer.dtype.bytes
         pointer = memo.get((base, offset))
         if pointer is None:
-            is_inside = _inside(place, buffer, -place.constant)  # the base and what is between
+            is_inside = _inside(element, buffer, -element.constant)  # the base and what is between
             flag = " inbounds" if is_inside else ""
             text = f"getelementptr{flag} i8, ptr {base}, i64 {offset}"
             pointer = memo[base, offset] = self._writer.emit_at(depth, text)
         return pointer
 
-    def _base(self, buffer: Buffer, place: Linear[Symbol]) -> str:
+    def _base(self, buffer: Buffer, element: Linear[Symbol]) -> str:
         """Follow the terms of `place`, those of outer loops first."""
         pointer = self.bases[buffer.name]
         depth = 0
         part: Linear[Symbol] = Linear()
-        for symbol, coefficient in by_depth(place):
+        for symbol, coefficient in by_depth(element):
             is_deeper, depth = symbol.depth > depth, max(depth, symbol.depth)
             term = Linear({symbol: coefficient})
             part = part.plus(term)
@@ -355,7 +357,7 @@ class MemoryWriter:
         return scope.memo[key]
 
 
-def _inside(place: Linear[Symbol], buffer: Buffer, reach: int = 0) -> bool:
+def _inside(element: Linear[Symbol], buffer: Buffer, reach: int = 0) -> bool:
     """Whether the elements from `place` to `place + reach` are known to be in `buffer`."""
-    ends = bounds(place, reach)
+    ends = bounds(element, reach)
     return ends is not None and ends[0] >= 0 and ends[1] < buffer.elements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ansorc.codegen.base import DirectCall
-from ansorc.codegen.llvm.python_call import bound_run, direct_call
+from ansorc.codegen.llvm.python_call import bind_run, direct_call
 from ansorc.codegen.package.signature import Signature
 from ansorc.ir.aligned import Array
 
@@ -44,7 +44,7 @@ class BoundNativeKernel:
         workspace: int | None,
         threads: int,
     ) -> None:
-        self._run = bound_run(address, arrays, workspace, threads, kernel)
+        self._run = bind_run(address, arrays, workspace, threads, kernel)
 
     def run(self, calls: int) -> int:
         """Call the kernel `calls` times, the GIL released; end at the first status but 0."""

@@ -49,7 +49,7 @@ class NativeOpener:
 
     def open(self, library: Path, signature: Signature, target: Target) -> NativeKernel:
         require_this_machine(signature.name, target)
-        loaded = _loaded(library, shutil.copyfile)
+        loaded = _load_copy(library, shutil.copyfile)
         return NativeKernel(_address(loaded, signature.name), lambda: loaded)
 
     def open_network(
@@ -57,7 +57,7 @@ class NativeOpener:
     ) -> NativeNetwork:
         name = signature.name
         require_this_machine(name, target)
-        loaded = _loaded(library, os.symlink)  # it may be large
+        loaded = _load_copy(library, os.symlink)  # it may be large
         if weights is not None:
             status = loaded[f"{name}_open"](os.fsencode(weights))
             if status:
@@ -70,16 +70,16 @@ class NativeOpener:
 OPENER: Opener = NativeOpener()
 
 
-def _loaded(library: Path, put: Callable[[Path, Path], object]) -> ctypes.CDLL:
+def _load_copy(library: Path, put: Callable[[Path, Path], object]) -> ctypes.CDLL:
     """The library, which `put` puts in a place of its own.
 
     A path that is open already would give what was loaded from it then.
     """
     with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
-        own = Path(directory) / library.name
+        copy = Path(directory) / library.name
         try:
-            put(library.absolute(), own)
-            return ctypes.CDLL(str(own))
+            put(library.absolute(), copy)
+            return ctypes.CDLL(str(copy))
         except OSError as error:
             raise BuildError(f"{library} cannot be loaded: {error}") from error
 
@@ -104,9 +104,9 @@ def _obstacle(target: Target) -> str:
 
 def require_this_machine(name: str, target: Target) -> None:
     """Raise BuildError if what was built for `target` cannot run here."""
-    own, real = detect(), target.real
-    if real.triple.split("-")[0] != own.triple.split("-")[0]:
+    host, real = detect(), target.real
+    if real.triple.split("-")[0] != host.triple.split("-")[0]:
         raise BuildError(
             f"'{name}' was built for {real.triple} and cannot run on this machine "
-            f"({own.triple}); save it and run it there"
+            f"({host.triple}); save it and run it there"
         )

@@ -40,7 +40,7 @@ class Outliner:
         """Write `loop` as a function, and its call in `outer`."""
         name = f"{self._kernel}.parallel{self._count}"
         self._count += 1
-        captures = _captured(outer, loop)
+        captures = _find_captures(outer, loop)
         self._module.functions.append(self._chunk(name, outer, loop, captures))
         kinds = ["ptr"] * len(captures.buffers) + ["i64"] * len(captures.variables)
         self._module.functions.append(_trampoline(name, kinds))
@@ -111,8 +111,8 @@ def return_if(writer: FunctionWriter, condition: str, status: str) -> None:
     writer.start_block(go)
 
 
-def _captured(outer: StmtWriter, loop: For) -> _Captures:
-    own: set[Buffer] = set()
+def _find_captures(outer: StmtWriter, loop: For) -> _Captures:
+    allocated: set[Buffer] = set()
     used: dict[Buffer, None] = {}
     names: set[str] = set()
     bound: set[str] = set()
@@ -127,13 +127,13 @@ def _captured(outer: StmtWriter, loop: For) -> _Captures:
             case Check():
                 used[FAULT_RECORD] = None
             case Allocate(buffer, _):
-                own.add(buffer)
+                allocated.add(buffer)
             case _:
                 pass
     known = outer.exprs.index.variables  # of loops that are over, too
     free = sorted((names - bound) & known.keys())
     variables = {name: known[name] for name in free if known[name].terms}
-    return _Captures(tuple(buffer for buffer in used if buffer not in own), variables)
+    return _Captures(tuple(buffer for buffer in used if buffer not in allocated), variables)
 
 
 def _closure_type(kinds: list[str]) -> str:
@@ -198,9 +198,9 @@ def _pool_call(
         status = writer.emit(f"getelementptr {closure}, ptr {memory}, i32 0, i32 {number}")
         writer.line(f"store {kind} {text}, ptr {status}")
     failed = _runtime_call(writer, f"ptr @{name}.call, ptr {memory}", loop)
-    own = writer.emit(f"load i32, ptr {status}")
+    stored = writer.emit(f"load i32, ptr {status}")
     is_own = writer.emit(f"icmp eq i32 {failed}, 0")
-    return writer.emit(f"select i1 {is_own}, i32 {own}, i32 {failed}")
+    return writer.emit(f"select i1 {is_own}, i32 {stored}, i32 {failed}")
 
 
 def _runtime_call(writer: FunctionWriter, part: str, loop: For) -> str:

@@ -118,7 +118,7 @@ def direct_call(
     )
 
 
-def bound_run(
+def bind_run(
     kernel: int, arrays: Sequence[Array], workspace: int | None, threads: int, owner: object
 ) -> Callable[[int], int]:
     """Return `run` for the kernel at the address `kernel` on `arrays`."""
@@ -146,12 +146,12 @@ def _argument(
 def _function(name: str, record: ctypes.Structure, owned: tuple[object, ...]) -> Any:
     """A function of Python with the code of `name`, which knows `record` and keeps `owned`."""
     code = _python_code()
-    own = (ctypes.addressof(record), record, code, owned)
-    return code.new(ctypes.addressof(code.methods[name]), own, None)
+    state = (ctypes.addressof(record), record, code, owned)
+    return code.new(ctypes.addressof(code.methods[name]), state, None)
 
 
 def _knows_layouts() -> bool:
-    return _array_layout_is_known() and _packed_places() is not None
+    return _array_layout_is_known() and _find_packed_offsets() is not None
 
 
 @lru_cache(maxsize=1)
@@ -178,14 +178,14 @@ def _array_layout_is_known() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _packed_places() -> tuple[int, int] | None:
+def _find_packed_offsets() -> tuple[int, int] | None:
     """Where a PackedWeight has its packing and its array; None if that cannot be found."""
     packing = Packing.plain(Buffer("weight", (1,), FLOAT32, constant=True))
     weight = PackedWeight(packing, np.zeros(1, np.float32))
     places = range(object.__basicsize__, PackedWeight.__basicsize__, _POINTER_BYTES)
     held = {ctypes.c_void_p.from_address(id(weight) + n).value: n for n in places}
-    found = held.get(id(weight.packing)), held.get(id(weight.array))
-    return None if found[0] is None or found[1] is None else (found[0], found[1])
+    offsets = held.get(id(weight.packing)), held.get(id(weight.array))
+    return None if offsets[0] is None or offsets[1] is None else (offsets[0], offsets[1])
 
 
 def _type_place() -> int:
@@ -221,7 +221,7 @@ class _PythonCode:
 
 @lru_cache(maxsize=1)
 def _python_code() -> _PythonCode:
-    target, header, packed = detect(), object.__basicsize__, _packed_places() or (0, 0)
+    target, header, packed = detect(), object.__basicsize__, _find_packed_offsets() or (0, 0)
     places = {
         "OBJECT_TYPE": _type_place(), "ARRAY_DATA": header + _DATA, "ARRAY_RANK": header + _RANK,
         "ARRAY_EXTENTS": header + _EXTENTS, "ARRAY_DTYPE": header + _TYPE,

@@ -14,8 +14,8 @@ def python_call_llvm(triple: str, places: Mapping[str, int]) -> str:
     `places` says where objects have their fields.
     """
     text = f'target triple = "{triple}"\n{_LLVM}attributes #0 = {{ {ONCE} }}\n'
-    for name, place in places.items():
-        text = text.replace(name, str(place))
+    for name, offset in places.items():
+        text = text.replace(name, str(offset))
     for pattern, expansion in _LOADS.items():
         text = re.sub(pattern, expansion, text)
     return text

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from ansorc.codegen.llvm.condition import known
+from ansorc.codegen.llvm.condition import constant_value
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.fault import block_check, write_block_check, write_check
 from ansorc.codegen.llvm.loops import Counters, adds_to_tile, is_innermost, is_tile_step
-from ansorc.codegen.llvm.transpose import transposed_block, write_block
+from ansorc.codegen.llvm.transpose import match_transposition, write_block
 from ansorc.codegen.llvm.types import memory_type
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.codegen.package.signature import is_parallel
@@ -142,7 +142,7 @@ class StmtWriter:
                 )
             case LoopKind.PARALLEL if self._parallel is not None and is_parallel(stmt):
                 self._parallel(self, stmt)
-            case _ if (block := transposed_block(stmt)) is not None:
+            case _ if (block := match_transposition(stmt)) is not None:
                 write_block(self.writer, self.exprs, stmt, block)
             case _ if (check := block_check(stmt)) is not None:
                 in_turn = replace(stmt, kind=LoopKind.SERIAL)
@@ -162,10 +162,10 @@ class StmtWriter:
 
     def _if(self, stmt: If) -> None:
         condition = self.exprs.value(stmt.condition)
-        decided = known(condition)
+        decided = constant_value(condition)
         if decided is None and condition.dtype.lanes > 1:
             assert isinstance(stmt.then, Store)
-            with self.exprs.masked(condition) as mask:
+            with self.exprs.mask_lanes(condition) as mask:
                 value = self.exprs.value(stmt.then.value)
                 self.exprs.memory.store(stmt.then, value, mask)
         elif decided is None:

@@ -28,8 +28,10 @@ class Storage:
 
 def kernel_storage(function: Function) -> Storage:
     """Place what is allocated outside parallel loops: the block is the workspace."""
-    buffers = list(_allocated(function.body, is_parallel))
-    return _placed([FAULT_RECORD, *buffers] if has_checks(function) else buffers, Scope.GLOBAL)
+    buffers = list(_allocated_buffers(function.body, is_parallel))
+    return _place_buffers(
+        [FAULT_RECORD, *buffers] if has_checks(function) else buffers, Scope.GLOBAL
+    )
 
 
 def chunk_storage(loop: For) -> Storage:
@@ -37,7 +39,7 @@ def chunk_storage(loop: For) -> Storage:
 
     A parallel loop inside is run by the same thread.
     """
-    return _placed(list(_allocated(loop.body, lambda _: False)), None)
+    return _place_buffers(list(_allocated_buffers(loop.body, lambda _: False)), None)
 
 
 def has_checks(function: Function) -> bool:
@@ -50,24 +52,24 @@ def workspace_bytes(function: Function) -> int:
     return kernel_storage(function).block_bytes
 
 
-def _placed(buffers: list[Buffer], shared: Scope | None) -> Storage:
+def _place_buffers(buffers: list[Buffer], shared: Scope | None) -> Storage:
     """Keep small local buffers on the stack; the largest go to the block until the rest fit."""
     stack = [buffer for buffer in buffers if buffer.scope is Scope.REGISTER]
     block = [buffer for buffer in buffers if buffer.scope is shared]
     local = [b for b in buffers if b.scope not in (Scope.REGISTER, shared)]
     room = STACK_BYTES
     for buffer in sorted(local, key=lambda b: b.bytes):
-        room -= _rounded(buffer.bytes)
+        room -= _round_up(buffer.bytes)
         (stack if room >= 0 else block).append(buffer)
     offsets: dict[Buffer, int] = {}
     end = 0
     for buffer in block:
         offsets[buffer] = end
-        end += _rounded(buffer.bytes)
+        end += _round_up(buffer.bytes)
     return Storage(tuple(stack), offsets, end)
 
 
-def _allocated(root: Stmt, is_apart: Callable[[Stmt], bool]) -> Iterator[Buffer]:
+def _allocated_buffers(root: Stmt, is_apart: Callable[[Stmt], bool]) -> Iterator[Buffer]:
     """The buffers allocated below `root`, each once, without those inside what `is_apart`."""
     seen: set[Buffer] = set()
     stack = [root]
@@ -80,5 +82,5 @@ def _allocated(root: Stmt, is_apart: Callable[[Stmt], bool]) -> Iterator[Buffer]
             stack += reversed(substatements(top))
 
 
-def _rounded(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-max(size, 1) // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT

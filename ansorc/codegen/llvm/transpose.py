@@ -10,24 +10,24 @@ from ansorc.ir.passes.transpose_copies import Transposition, transposition
 from ansorc.ir.stmt import For, LoopKind
 
 
-def transposed_block(loop: For) -> Transposition | None:
+def match_transposition(loop: For) -> Transposition | None:
     """Return what the loop, unrolled, transposes if it is a block as wide as it is long."""
     if loop.kind is not LoopKind.UNROLLED:
         return None
-    found = transposition(loop.body, loop.var.name)
-    return found if found is not None and found.lanes == loop.extent else None
+    match = transposition(loop.body, loop.var.name)
+    return match if match is not None and match.lanes == loop.extent else None
 
 
-def write_block(writer: FunctionWriter, exprs: ExprWriter, loop: For, found: Transposition) -> None:
+def write_block(writer: FunctionWriter, exprs: ExprWriter, loop: For, block: Transposition) -> None:
     """Write all iterations of `loop`: its loads, then its stores in their order."""
     exprs.index.bind(loop.var.name, Linear())
-    rows = [exprs.value(found.row(lane)) for lane in range(found.lanes)]
-    for number, column in enumerate(_transposed(writer, rows)):
+    rows = [exprs.value(block.row(lane)) for lane in range(block.lanes)]
+    for number, column in enumerate(_transpose(writer, rows)):
         exprs.index.bind(loop.var.name, Linear(constant=number))
-        exprs.memory.store(found.store, column)
+        exprs.memory.store(block.store, column)
 
 
-def _transposed(writer: FunctionWriter, rows: list[Value]) -> list[Value]:
+def _transpose(writer: FunctionWriter, rows: list[Value]) -> list[Value]:
     """Return the columns of the square matrix with these rows.
 
     Interleaving row n with row n + half, for all n, moves the first bit of a row's number to the
@@ -36,13 +36,17 @@ def _transposed(writer: FunctionWriter, rows: list[Value]) -> list[Value]:
     count = len(rows)
     for _ in range(count.bit_length() - 1):
         pairs = zip(rows[: count // 2], rows[count // 2 :], strict=True)
-        rows = [_interleaved(writer, a, b, half) for a, b in pairs for half in (0, count // 2)]
+        rows = [_interleave(writer, a, b, half) for a, b in pairs for half in (0, count // 2)]
     return rows
 
 
-def _interleaved(writer: FunctionWriter, a: Value, b: Value, first: int) -> Value:
+def _interleave(writer: FunctionWriter, a: Value, b: Value, first: int) -> Value:
     """Return half of the lanes of `a` and `b`, from `first` on, in turns."""
     lanes = a.dtype.lanes
-    places = [place for lane in range(first, first + lanes // 2) for place in (lane, lane + lanes)]
-    mask = f"<{lanes} x i32> <{', '.join(f'i32 {place}' for place in places)}>"
+    places = [
+        lane_number
+        for lane in range(first, first + lanes // 2)
+        for lane_number in (lane, lane + lanes)
+    ]
+    mask = f"<{lanes} x i32> <{', '.join(f'i32 {lane_number}' for lane_number in places)}>"
     return Value(writer.emit(f"shufflevector {a.typed}, {b.typed}, {mask}"), a.dtype)

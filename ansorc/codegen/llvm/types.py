@@ -62,7 +62,7 @@ def with_lanes(dtype: DType, lanes: int) -> DType:
     return dtype.vector(lanes)
 
 
-def wrapped(value: int, bits: int) -> int:
+def wrap_signed(value: int, bits: int) -> int:
     """Return the signed number that the lowest `bits` of `value` stand for."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
@@ -84,11 +84,11 @@ def _scalar_literal(value: float, dtype: DType) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
     if not dtype.is_float:
-        return str(wrapped(int(value), dtype.bits))
+        return str(wrap_signed(int(value), dtype.bits))
     with np.errstate(over="ignore"):
         rounded = dtype.numpy.type(value)
     if dtype.bits == 16:
         bits = int.from_bytes(rounded.tobytes(), "little")
-        return str(wrapped(bits, 16)) if dtype.is_bfloat else f"0xH{bits:04X}"
+        return str(wrap_signed(bits, 16)) if dtype.is_bfloat else f"0xH{bits:04X}"
     number = math.nan if math.isnan(value) else float(rounded)
     return f"0x{int.from_bytes(struct.pack('<d', number), 'little'):016X}"

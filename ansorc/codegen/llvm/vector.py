@@ -24,7 +24,7 @@ def splat(writer: FunctionWriter, value: Value, lanes: int) -> Value:
     return Value(memo[key], dtype)
 
 
-def matched(writer: FunctionWriter, *values: Value) -> list[Value]:
+def match_lanes(writer: FunctionWriter, *values: Value) -> list[Value]:
     """Return `values` with the lanes of the widest."""
     lanes = max(value.dtype.lanes for value in values)
     return [splat(writer, value, lanes) for value in values]
@@ -61,7 +61,7 @@ def _lanes(writer: FunctionWriter, value: Value, lanes: range) -> Value:
     return Value(writer.emit(f"shufflevector {value.typed}, {kind} poison, {mask}"), dtype)
 
 
-def shuffled(writer: FunctionWriter, left: Value, right: Value, lanes: list[int]) -> Value:
+def shuffle(writer: FunctionWriter, left: Value, right: Value, lanes: list[int]) -> Value:
     """Return so numbered lanes of two vectors, those of `right` counted after those of `left`."""
     mask = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
     text = f"shufflevector {left.typed}, {right.typed}, {mask}"

@@ -15,10 +15,10 @@ def return_with_workspace(
 
     `base` is `%workspace`; if that is null, it is a block of `size` bytes, given back after it.
     """
-    own, ready, before = writer.name("own"), writer.name("ready"), writer.block
+    allocate, ready, before = writer.name("own"), writer.name("ready"), writer.block
     absent = writer.emit("icmp eq ptr %workspace, null")
-    writer.line(f"br i1 {absent}, label {own}, label {ready}")
-    writer.start_block(own)
+    writer.line(f"br i1 {absent}, label {allocate}, label {ready}")
+    writer.start_block(allocate)
     heap = allocate_block(writer, size)
     owned = writer.block
     writer.line(f"br label {ready}")

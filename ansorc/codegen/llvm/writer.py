@@ -191,8 +191,8 @@ class FunctionWriter:
                 break
             kept.add(step)
         for name, loads in scope.loads.items():
-            found = {key: value for key, value in loads.items() if scope.used[value.text] in kept}
-            scope.loads[name] = found
+            reused = {key: value for key, value in loads.items() if scope.used[value.text] in kept}
+            scope.loads[name] = reused
         self.step += 1
 
     def finish_streams(self) -> None:

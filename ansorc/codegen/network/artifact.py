@@ -13,10 +13,10 @@ from ansorc.codegen.network.header import network_header_text
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.weights import WeightBlock
 from ansorc.codegen.package.artifact import Artifact, artifact_at, link_library
-from ansorc.codegen.package.files import replaced_together, write_synced
+from ansorc.codegen.package.files import replace_together, write_synced
 from ansorc.codegen.package.manifest import NetworkManifest, kernel_version, manifest_text
 from ansorc.codegen.package.runtime_library import runtime_object, weights_file_object
-from ansorc.codegen.package.symbols import hidden_with_prefix
+from ansorc.codegen.package.symbols import hide_with_prefix
 from ansorc.codegen.package.toolchain import assemble, find_toolchain, link_relocatable
 from ansorc.errors import BuildError
 from ansorc.target import Target
@@ -69,13 +69,13 @@ def write_network(
     if weights in (artifact.library, artifact.header, artifact.manifest):
         raise BuildError(f"the weights cannot be in '{weights}' too; give them a file of their own")
     files = [artifact.header, artifact.manifest, path]
-    with replaced_together([weights, *files] if weights else files) as (*apart, header, json, made):
-        data = apart[0] if weights else embedded_weights(made)
+    with replace_together([weights, *files] if weights else files) as (*apart, header, json, made):
+        data = apart[0] if weights else embedded_weights_path(made)
         digest = write_weights(data, plan.weights, has_header=weights is not None)
         objects = make_objects(digest)
         version = kernel_version(b"".join([*objects.files, digest]))
         manifest = _manifest(path, plan, version, target, weights)
-        build_network_library(
+        link_network_library(
             made, plan.name, objects, target, has_weights=weights is None,
             needs_runtime=plan.needs_runtime, version=version,
         )  # fmt: skip
@@ -100,8 +100,8 @@ def write_weights(path: Path, weights: WeightBlock, *, has_header: bool) -> byte
     return digest.digest()
 
 
-def embedded_weights(library: Path) -> Path:
-    """Return the file from which `build_network_library` takes the weights; make its directory."""
+def embedded_weights_path(library: Path) -> Path:
+    """Return the file from which `link_network_library` takes the weights; make its directory."""
     directory = library.parent / "objects"
     directory.mkdir()
     return directory / "weights.bin"
@@ -125,7 +125,7 @@ def _manifest(
     return NetworkManifest(plan.signature, target, version, names, plan.weights.nbytes, file)
 
 
-def build_network_library(
+def link_network_library(
     library: Path,
     name: str,
     objects: NetworkObjects,
@@ -137,7 +137,7 @@ def build_network_library(
 ) -> None:
     """Make the library, and what it consists of in the directory `objects` beside it.
 
-    `has_weights`: those of `embedded_weights` go into it. The hash in `version` is its build ID.
+    `has_weights`: those in `embedded_weights_path` go into it. The build ID is in `version`.
     """
     tools, directory, made = find_toolchain(target), library.parent / "objects", list[Path]()
     directory.mkdir(exist_ok=True)
@@ -147,7 +147,7 @@ def build_network_library(
     if not has_weights:
         made.append(directory / f"{name}_weights_file.o")
         code = weights_file_object(target).read_bytes()
-        made[-1].write_bytes(hidden_with_prefix(code, objects.prefix))
+        made[-1].write_bytes(hide_with_prefix(code, objects.prefix))
     elif (directory / "weights.bin").stat().st_size:
         source = directory / "weights.s"
         source.write_text(_weights_assembly(objects))

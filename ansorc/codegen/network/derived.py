@@ -8,7 +8,7 @@ from threading import Lock
 
 import numpy as np
 
-from ansorc.codegen.network.weights import rounded
+from ansorc.codegen.network.weights import round_up
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.packing import Packing
@@ -34,7 +34,7 @@ class DerivedBlock:
         self.nbytes = 0
         for weight in weights:
             self.weights[self.nbytes] = weight
-            self.nbytes += rounded(weight.packing.packed.bytes)
+            self.nbytes += round_up(weight.packing.packed.bytes)
         self._memory: Array | None = None
         self._is_made = False
         self._lock = Lock()
@@ -42,7 +42,9 @@ class DerivedBlock:
     @property
     def packers(self) -> tuple[Compiled, ...]:
         """The programs that pack, each once."""
-        return tuple({id(one.packer): one.packer for one in self.weights.values()}.values())
+        return tuple(
+            {id(weight.packer): weight.packer for weight in self.weights.values()}.values()
+        )
 
     def memory(self) -> Array:
         """Return memory for all (uint8), always the same; `make` fills it."""

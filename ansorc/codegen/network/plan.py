@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from ansorc.codegen.network.derived import DerivedBlock
-from ansorc.codegen.network.weights import WeightBlock, rounded
+from ansorc.codegen.network.weights import WeightBlock, round_up
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
@@ -32,7 +32,7 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferSlot:
     """Where an argument of a kernel lies."""
 
     kind: PlaceKind
@@ -45,7 +45,7 @@ class KernelCall:
 
     kernel: int
     """Index into `NetworkPlan.kernels`."""
-    arguments: tuple[Place, ...]
+    arguments: tuple[BufferSlot, ...]
     """In the kernel's call order."""
     name: str
     """For people, and for the profile: "conv1 + relu"."""
@@ -85,7 +85,7 @@ class NetworkPlan:
     @property
     def kernel_workspace(self) -> int:
         """The offset of the workspace that kernels use in turn, after the intermediate tensors."""
-        return rounded(self.arena_bytes)
+        return round_up(self.arena_bytes)
 
     @property
     def signature(self) -> Signature:
@@ -95,7 +95,9 @@ class NetworkPlan:
         size = self.fault_place + (FAULT_RECORD.bytes if self.faults else 0)
         flops = [signature.flops for signature in called if signature.flops is not None]
         total = sum(flops) if len(flops) == len(called) else None
-        records = tuple(dict.fromkeys(one for signature in called for one in signature.records))
+        records = tuple(
+            dict.fromkeys(record for signature in called for record in signature.records)
+        )
         arrays = (*self.inputs, *self.outputs)
         return Signature(
             self.name, arrays, size, parallel, total, records, faults=self.faults,
@@ -107,19 +109,19 @@ class NetworkPlan:
         """The offset of what says which check failed, after the workspace of the kernels."""
         called = {call.kernel: self.kernels[call.kernel].signature for call in self.calls}
         size = max((each.workspace_bytes for each in called.values()), default=0)
-        place = self.kernel_workspace + size
-        return rounded(place) if self.faults else place
+        offset = self.kernel_workspace + size
+        return round_up(offset) if self.faults else offset
 
     @cached_property
     def faults(self) -> tuple[FaultSite, ...]:
         """What the checks of all kernels are about, one kernel after another."""
-        found: list[FaultSite] = []
+        joined: list[FaultSite] = []
         for number in sorted({call.kernel for call in self.calls}):
             names = [call.name for call in self.calls if call.kernel == number]
             others = f" or another of {len(names)} calls like it" if len(names) > 1 else ""
             sites = self.kernels[number].signature.faults
-            found += [replace(site, call=f"{names[0]}{others}") for site in sites]
-        return tuple(found)
+            joined += [replace(site, call=f"{names[0]}{others}") for site in sites]
+        return tuple(joined)
 
     def first_fault(self, kernel: int) -> int:
         """Return how many of `faults` come before those of a kernel."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.package.c_names import require_c_name
 from ansorc.codegen.package.signature import Param
 from ansorc.errors import BuildError
@@ -19,25 +19,25 @@ def require_valid(plan: NetworkPlan) -> None:
     require_c_name(plan.name)
     if plan.arena_bytes < 0:
         raise BuildError(f"{plan.name}: arena_bytes is {plan.arena_bytes}, but must be at least 0")
-    for offset, one in plan.derived.weights.items():
-        end = one.source + one.packing.source.bytes
-        if one.source % ALIGNMENT or not 0 <= one.source < end <= plan.weights.nbytes:
-            span = f"the bytes {one.source} to {end} of the weights, which has"
+    for offset, weight in plan.derived.weights.items():
+        end = weight.source + weight.packing.source.bytes
+        if weight.source % ALIGNMENT or not 0 <= weight.source < end <= plan.weights.nbytes:
+            span = f"the bytes {weight.source} to {end} of the weights, which has"
             words = f"the derived weight at {offset} is made of {span} {plan.weights.nbytes}"
             raise BuildError(f"{plan.name}: {words}")
-        if one.packer.signature.workspace_bytes or one.packer.signature.parallel:
+        if weight.packer.signature.workspace_bytes or weight.packer.signature.parallel:
             raise BuildError(f"{plan.name}: what packs at load must need no workspace, no threads")
     written: set[int] = set()
     for number, call in enumerate(plan.calls):
         _require_call(plan, _CheckedCall(plan, number, call), call)
         places = list(zip(_params(plan, call), call.arguments, strict=True))
-        outputs = [(param, place) for param, place in places if place.kind is PlaceKind.OUTPUT]
-        for param, place in outputs:
-            if not param.is_output and place.offset not in written:
-                name = plan.outputs[place.offset].name
+        outputs = [(param, slot) for param, slot in places if slot.kind is PlaceKind.OUTPUT]
+        for param, slot in outputs:
+            if not param.is_output and slot.offset not in written:
+                name = plan.outputs[slot.offset].name
                 words = f"reads the output '{name}', which no call before has written"
                 raise _CheckedCall(plan, number, call).refuse(param, words)
-        written |= {place.offset for param, place in outputs if param.is_output}
+        written |= {slot.offset for param, slot in outputs if param.is_output}
     missing = [param.name for n, param in enumerate(plan.outputs) if n not in written]
     if missing:
         raise BuildError(f"{plan.name}: no call writes the output '{missing[0]}'")
@@ -67,21 +67,21 @@ def _require_call(plan: NetworkPlan, spot: _CheckedCall, call: KernelCall) -> No
         raise spot.refuse(None, count)
     if call.threads < 0:
         raise spot.refuse(None, f"may use {call.threads} threads, but it must be 0 (all) or more")
-    for param, place in zip(params, call.arguments, strict=True):
-        _require_inside(plan, spot, param, place)
+    for param, slot in zip(params, call.arguments, strict=True):
+        _require_inside(plan, spot, param, slot)
     _require_no_overlap(spot, list(zip(params, call.arguments, strict=True)))
 
 
-def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: Place) -> None:
-    offset = place.offset
-    match place.kind:
+def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, slot: BufferSlot) -> None:
+    offset = slot.offset
+    match slot.kind:
         case PlaceKind.INPUT | PlaceKind.OUTPUT as kind:
-            own = plan.inputs if kind is PlaceKind.INPUT else plan.outputs
-            if not 0 <= offset < len(own):
-                raise spot.refuse(param, f"is {kind.value} {offset}, but there are {len(own)}")
-            if own[offset].bytes != param.bytes:
-                sizes = f"{own[offset].bytes} bytes, but the kernel takes {param.bytes}"
-                raise spot.refuse(param, f"is the {kind.value} '{own[offset].name}' of {sizes}")
+            params = plan.inputs if kind is PlaceKind.INPUT else plan.outputs
+            if not 0 <= offset < len(params):
+                raise spot.refuse(param, f"is {kind.value} {offset}, but there are {len(params)}")
+            if params[offset].bytes != param.bytes:
+                sizes = f"{params[offset].bytes} bytes, but the kernel takes {param.bytes}"
+                raise spot.refuse(param, f"is the {kind.value} '{params[offset].name}' of {sizes}")
         case PlaceKind.BOUND:
             if not 0 <= offset < len(plan.bound):
                 raise spot.refuse(param, f"is bound weight {offset} of {len(plan.bound)}")
@@ -101,23 +101,23 @@ def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, place: 
             if offset < 0 or offset + param.bytes > size:
                 span = f"takes the bytes {offset} to {offset + param.bytes} of the {kind.value}"
                 raise spot.refuse(param, f"{span}, which has {size}")
-    if param.is_output and place.kind not in (PlaceKind.OUTPUT, PlaceKind.ARENA):
-        what = "an input" if place.kind is PlaceKind.INPUT else "the weights"
+    if param.is_output and slot.kind not in (PlaceKind.OUTPUT, PlaceKind.ARENA):
+        what = "an input" if slot.kind is PlaceKind.INPUT else "the weights"
         raise spot.refuse(param, f"is written, but lies in {what}")
 
 
-def _require_no_overlap(spot: _CheckedCall, places: list[tuple[Param, Place]]) -> None:
+def _require_no_overlap(spot: _CheckedCall, places: list[tuple[Param, BufferSlot]]) -> None:
     """What is written shares no byte with another argument: the kernel has its own order."""
-    for number, (param, place) in enumerate(places):
+    for number, (param, slot) in enumerate(places):
         for other, elsewhere in places[:number]:
-            if (param.is_output or other.is_output) and _overlap(param, place, other, elsewhere):
+            if (param.is_output or other.is_output) and _overlap(param, slot, other, elsewhere):
                 raise spot.refuse(param, f"overlaps '{other.name}', and one of them is written")
 
 
-def _overlap(param: Param, place: Place, other: Param, elsewhere: Place) -> bool:
-    if place.kind is not elsewhere.kind:
+def _overlap(param: Param, slot: BufferSlot, other: Param, elsewhere: BufferSlot) -> bool:
+    if slot.kind is not elsewhere.kind:
         return False
-    if place.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):
-        return place.offset == elsewhere.offset
-    ends = place.offset + param.bytes, elsewhere.offset + other.bytes
-    return place.offset < ends[1] and elsewhere.offset < ends[0]
+    if slot.kind in (PlaceKind.INPUT, PlaceKind.OUTPUT):
+        return slot.offset == elsewhere.offset
+    ends = slot.offset + param.bytes, elsewhere.offset + other.bytes
+    return slot.offset < ends[1] and elsewhere.offset < ends[0]

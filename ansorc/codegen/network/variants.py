@@ -42,19 +42,19 @@ def choosing_extents(signatures: Sequence[Signature]) -> list[tuple[int, int]]:
 
     Raise BuildError where an input has different numbers of dimensions.
     """
-    found: list[tuple[int, int]] = []
+    choices: list[tuple[int, int]] = []
     listed = [[p.shape for p in each.params if not p.is_output] for each in signatures]
-    for place, shapes in enumerate(zip(*listed, strict=True)):
+    for number, shapes in enumerate(zip(*listed, strict=True)):
         if len({len(shape) for shape in shapes}) > 1:
-            name = signatures[0].params[place].name
+            name = signatures[0].params[number].name
             raise BuildError(
                 f"'{name}' has different numbers of dimensions, so that no function can pick a "
                 "network by its extents; save each network by itself"
             )
         for d, extents in enumerate(zip(*shapes, strict=True)):
             if len(set(extents)) > 1:
-                found.append((place, d))
-    return found
+                choices.append((number, d))
+    return choices
 
 
 def shapes_text(signature: Signature) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ansorc.codegen.network.artifact import (
     MakeObjects,
-    build_network_library,
-    embedded_weights,
+    embedded_weights_path,
+    link_network_library,
     require_embeddable,
     write_weights,
 )
@@ -17,7 +17,7 @@ from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan, choosing_extents, joint_signature
 from ansorc.codegen.package.artifact import Artifact, artifact_at
 from ansorc.codegen.package.c_names import c_names
-from ansorc.codegen.package.files import replaced_together, write_synced
+from ansorc.codegen.package.files import replace_together, write_synced
 from ansorc.codegen.package.header import declaration
 from ansorc.codegen.package.manifest import (
     NetworkManifest,
@@ -38,14 +38,14 @@ def write_variants(
     """
     artifact = artifact_at(path)
     require_embeddable(plan.plans[0])
-    with replaced_together([artifact.header, artifact.manifest, path]) as (header, json, made):
-        digest = write_weights(embedded_weights(made), plan.weights, has_header=False)
+    with replace_together([artifact.header, artifact.manifest, path]) as (header, json, made):
+        digest = write_weights(embedded_weights_path(made), plan.weights, has_header=False)
         objects = make_objects(digest)
         version = kernel_version(b"".join([*objects.files, digest]))
         manifests = [_manifest(each, version, target) for each in plan.plans]
         manifest = VariantsManifest(plan.name, target, version, tuple(manifests))
         needs_runtime = any(each.needs_runtime for each in plan.plans)
-        build_network_library(
+        link_network_library(
             made, plan.name, objects, target, has_weights=True, needs_runtime=needs_runtime,
             version=version,
         )  # fmt: skip
@@ -63,11 +63,11 @@ def _header_text(name: str, manifests: Sequence[NetworkManifest]) -> str:
     """The headers of all networks, and the function that picks one."""
     signatures = [manifest.signature for manifest in manifests]
     joint, choices = joint_signature(name, signatures), choosing_extents(signatures)
-    extents = [f"{joint.params[place].name}_dim{d}" for place, d in choices]
+    extents = [f"{joint.params[number].name}_dim{d}" for number, d in choices]
     names = c_names([*(param.name for param in joint.params), *extents])
     arrays, more = names[: len(joint.params)], names[len(joint.params) :]
     prefix = name.upper()
-    own = [
+    declarations = [
         f"#ifndef ANSORC_VARIANTS_{name}_H\n#define ANSORC_VARIANTS_{name}_H",
         f"#ifndef ANSORC_NO_SUCH_SHAPE\n#define ANSORC_NO_SUCH_SHAPE {NO_SUCH_SHAPE}"
         " /* there is no network for these extents */\n#endif",
@@ -82,4 +82,4 @@ def _header_text(name: str, manifests: Sequence[NetworkManifest]) -> str:
         "#ifdef __cplusplus\n}\n#endif",
         "#endif",
     ]
-    return "\n".join([*map(network_header_text, manifests), "\n\n".join(own) + "\n"])
+    return "\n".join([*map(network_header_text, manifests), "\n\n".join(declarations) + "\n"])

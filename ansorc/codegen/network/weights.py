@@ -28,12 +28,12 @@ class Weight:
 
     def write(self, memory: Array) -> None:
         """Write what a kernel reads to `memory`: dense bytes (uint8), `nbytes` of them."""
-        place = memory.view(self.source.dtype)
+        target = memory.view(self.source.dtype)
         if self.packing is None:
-            place.reshape(self.source.shape)[...] = self.source
+            target.reshape(self.source.shape)[...] = self.source
         else:
             dense = np.ascontiguousarray(self.source).reshape(self.packing.source.shape)
-            self.packing.fill(place.reshape(self.packing.packed.shape), dense)
+            self.packing.fill(target.reshape(self.packing.packed.shape), dense)
 
 
 Chunk: TypeAlias = memoryview | bytes
@@ -51,7 +51,7 @@ class WeightBlock:
         end = 0
         for weight in weights:
             self._weights[end] = weight
-            end += rounded(weight.nbytes)
+            end += round_up(weight.nbytes)
         self.nbytes = end
         self._memory: Array | None = None
         self._lock = Lock()
@@ -71,7 +71,7 @@ class WeightBlock:
             memory = aligned_empty(weight.nbytes, np.uint8)
             weight.write(memory)
             yield memory.data
-            yield bytes(rounded(weight.nbytes) - weight.nbytes)
+            yield bytes(round_up(weight.nbytes) - weight.nbytes)
 
     def array(self) -> Array:
         """Return all bytes (uint8), at a multiple of 64; always the same array."""
@@ -81,23 +81,25 @@ class WeightBlock:
                 for offset, weight in self._weights.items():
                     end = offset + weight.nbytes
                     weight.write(memory[offset:end])
-                    memory[end : offset + rounded(weight.nbytes)] = 0
+                    memory[end : offset + round_up(weight.nbytes)] = 0
                     self._weights[offset] = Weight(memory[offset:end])
                 self._memory = memory
             return self._memory
 
 
-def joined_weights(weights: Sequence[Weight | Array]) -> tuple[WeightBlock, tuple[int, ...]]:
+def join_weights(weights: Sequence[Weight | Array]) -> tuple[WeightBlock, tuple[int, ...]]:
     """Return the block of `weights`, and the offset of each.
 
     One that is in the list twice, the same object, has one place.
     """
-    known = {id(one): one for one in weights}
-    block = WeightBlock([one if isinstance(one, Weight) else Weight(one) for one in known.values()])
+    known = {id(weight): weight for weight in weights}
+    block = WeightBlock(
+        [weight if isinstance(weight, Weight) else Weight(weight) for weight in known.values()]
+    )
     places = dict(zip(known, block.offsets, strict=True))
-    return block, tuple(places[id(one)] for one in weights)
+    return block, tuple(places[id(weight)] for weight in weights)
 
 
-def rounded(size: int) -> int:
+def round_up(size: int) -> int:
     """Return the next multiple of 64."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansorc.codegen.package.files import replaced_together, write_synced
+from ansorc.codegen.package.files import replace_together, write_synced
 from ansorc.codegen.package.header import header_text
 from ansorc.codegen.package.manifest import Manifest, kernel_version, manifest_text
 from ansorc.codegen.package.runtime_library import runtime_object
@@ -38,7 +38,7 @@ def write_artifact(
     """
     artifact = artifact_at(path)
     manifest = Manifest(signature, target, kernel_version(object_code))
-    with replaced_together([artifact.header, artifact.manifest, path]) as (header, json, library):
+    with replace_together([artifact.header, artifact.manifest, path]) as (header, json, library):
         kernel = library.with_name(f"{signature.name}.o")
         write_synced(kernel, object_code)
         if library.suffix != ".o":

@@ -18,7 +18,7 @@ def c_names(names: Sequence[str], reserved: Sequence[str] = _NAMES_TAKEN) -> lis
     None is one of `reserved`.
     """
     taken = {name.upper() for name in reserved}
-    found: list[str] = []
+    identifiers: list[str] = []
     for name in names:
         base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "array"
         base = f"p_{base}" if base[0].isdigit() else f"{base}_" if is_reserved(base) else base
@@ -26,8 +26,8 @@ def c_names(names: Sequence[str], reserved: Sequence[str] = _NAMES_TAKEN) -> lis
         while unique.upper() in taken:
             unique, number = f"{base}_{number}", number + 1
         taken.add(unique.upper())
-        found.append(unique)
-    return found
+        identifiers.append(unique)
+    return identifiers
 
 
 def packer_name(kernel: str, c_name: str) -> str:

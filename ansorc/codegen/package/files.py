@@ -13,7 +13,7 @@ from ansorc.errors import BuildError
 
 
 @contextmanager
-def replaced_together(paths: Sequence[Path]) -> Generator[list[Path]]:
+def replace_together(paths: Sequence[Path]) -> Generator[list[Path]]:
     """Yield a place to make each of `paths` in, under its name; at the end all are renamed.
 
     Those of one directory share a new directory beside them, which may hold other files until then.
@@ -24,8 +24,8 @@ def replaced_together(paths: Sequence[Path]) -> Generator[list[Path]]:
             made = {parent: _directory(stack, parent) for parent in {p.parent for p in paths}}
             places = [made[path.parent] / path.name for path in paths]
             yield places
-            for place, path in zip(places, paths, strict=True):
-                place.replace(path)
+            for temporary, path in zip(places, paths, strict=True):
+                temporary.replace(path)
     except OSError as error:
         raise BuildError(
             f"{paths[-1]} cannot be written: {error.strerror or error}; nothing was changed there"

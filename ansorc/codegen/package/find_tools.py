@@ -59,8 +59,8 @@ def find_tool(role: Role, target: Target) -> Command:
         passed_over.append(f"{variable} is '{' '.join(command)}', which is for {machine}")
     names = tool_names(role, target)
     for name in names:
-        if (found := shutil.which(name)) is not None:
-            return (found,)
+        if (program := shutil.which(name)) is not None:
+            return (program,)
     if find_spec("ziglang") is not None:
         return _zig(role, target)
     tried = "; ".join([f"tried {', '.join(names)}, and Python's ziglang", *passed_over])
@@ -122,10 +122,10 @@ def _zig(role: Role, target: Target) -> Command:
 
 def _require_same_system(role: Role, target: Target) -> None:
     """Raise BuildError if `target` runs another operating system: nothing here links for it."""
-    own, other = (triple.partition("-")[2] for triple in (detect().triple, target.triple))
-    if own != other:
+    here, other = (triple.partition("-")[2] for triple in (detect().triple, target.triple))
+    if here != other:
         raise BuildError(
-            f"no {role.what} on this {own} machine makes libraries for {target.triple}; "
+            f"no {role.what} on this {here} machine makes libraries for {target.triple}; "
             "save an object file (.o) and link it there"
         )
 

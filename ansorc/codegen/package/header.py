@@ -131,13 +131,13 @@ def fault_lines(signature: Signature) -> list[str]:
     """Return what a contract says of checks of the data, none where there are none."""
     if not signature.faults:
         return []
-    place, macro = signature.fault_place, f"{signature.name.upper()}_FAULT_PLACE"
+    offset, macro = signature.fault_place, f"{signature.name.upper()}_FAULT_PLACE"
     names = {kind: f"ANSORC_{kind.value.upper()}" for kind in FAULT_STATUS}
     kinds = sorted({names[site.kind] for site in signature.faults})
     lines = [
         "",
         f"Data is checked: returns {' or '.join(kinds)} if it is refused; then",
-        f"the workspace, if it is not NULL, has int64_t numbers from byte {macro} = {place}",
+        f"the workspace, if it is not NULL, has int64_t numbers from byte {macro} = {offset}",
         "on: which of these it was, counted from 1, and then, if it was an index, that index, the",
         "least and the largest place that there is, and the dimension:",
     ]
@@ -152,7 +152,7 @@ def heading(manifest: Manifest, names: Sequence[str]) -> list[str]:
     signature = manifest.signature
     first = f"{signature.name}, version {manifest.version}, for {manifest.target.text}."
     pairs = zip(signature.params, names, strict=True)
-    return [first, "", *(_described(param, name) for param, name in pairs)]
+    return [first, "", *(_describe(param, name) for param, name in pairs)]
 
 
 def comment(lines: Sequence[str]) -> str:
@@ -209,7 +209,7 @@ def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _described(param: Param, name: str) -> str:
+def _describe(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
     role += ", packed" if param.is_rewritten else ""
     shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"

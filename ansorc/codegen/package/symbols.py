@@ -25,7 +25,7 @@ class _Section:
     info: int
 
 
-def hidden_with_prefix(code: bytes, prefix: str) -> bytes:
+def hide_with_prefix(code: bytes, prefix: str) -> bytes:
     """Return the object file with every function and array that it shows renamed and hidden.
 
     `prefix` is put before their names; what it calls elsewhere stays. Hidden is what other parts of
@@ -54,8 +54,8 @@ def hidden_with_prefix(code: bytes, prefix: str) -> bytes:
 
 def _sections(code: bytes) -> list[_Section]:
     start, each, count, _ = _SECTION_TABLE.unpack_from(code, _HEADER_OFFSET)
-    found: list[_Section] = []
+    sections: list[_Section] = []
     for at in range(start, start + count * each, each):
         _, kind, _, _, offset, size, link, info, _, _ = _SECTION.unpack_from(code, at)
-        found.append(_Section(at, kind, offset, size, link, info))
-    return found
+        sections.append(_Section(at, kind, offset, size, link, info))
+    return sections

@@ -35,7 +35,7 @@ class CompiledProgram:
     def nbytes(self) -> int:
         """About how much memory it takes."""
         kernels = () if self.source is None else self.source.kernels
-        return len(self.image) + sum(len(str(line)) for one in kernels for line in one.lines)
+        return len(self.image) + sum(len(str(line)) for kernel in kernels for line in kernel.lines)
 
     def to_bytes(self) -> bytes:
         """Return all of it, for another process; `from_bytes` reads it back."""

@@ -43,7 +43,7 @@ class KernelText:
     waits: bool = False
     """Whether threads of a block wait for each other."""
 
-    def renamed(self, name: str, checks_before: int) -> KernelText:
+    def rename(self, name: str, checks_before: int) -> KernelText:
         """Return the kernel as a part of another program, which has other checks before its own."""
         lines = (
             replace(line, check=line.check + checks_before) if isinstance(line, CheckLine) else line

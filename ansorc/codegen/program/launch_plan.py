@@ -65,10 +65,11 @@ class LaunchPlan:
         """Return the plan whose `asdict` was written; raise KeyError or TypeError for others."""
         launches = tuple(
             Launch(
-                one["name"], tuple(one["grid"]), tuple(one["block"]), one["dynamic_shared_bytes"],
-                tuple(KernelArgument(**argument) for argument in one["arguments"]),
+                launch["name"], tuple(launch["grid"]), tuple(launch["block"]),
+                launch["dynamic_shared_bytes"],
+                tuple(KernelArgument(**argument) for argument in launch["arguments"]),
             )
-            for one in fields["launches"]
+            for launch in fields["launches"]
         )  # fmt: skip
         return LaunchPlan(
             fields["name"],

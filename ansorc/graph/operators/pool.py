@@ -38,7 +38,7 @@ def lp_pool(
     require_rank("lp_pool", len(kernel) + 2, data)
     batch, _, channels = window.unpack(data.shape)
     shape = window.pack(batch, window.output(data, kernel), channels)
-    padded = window.padded(data, 0.0, AutoName("lp_pool.pad"))
+    padded = window.pad(data, 0.0, AutoName("lp_pool.pad"))
     offsets = window.reduce_axes(kernel)
 
     def body(*indices: Scalar) -> Reduction:
@@ -50,7 +50,7 @@ def lp_pool(
     return compute(shape, lambda *i: root(total[i], p), AutoName("lp_pool"), axes=window.axes)
 
 
-def max_pool_places(
+def max_pool_with_indices(
     data: Tensor,
     kernel: Sequence[int],
     *,
@@ -63,12 +63,12 @@ def max_pool_places(
     dimensions are counted in column-major order. It is that of the first of equal ones, and of the
     last NaN, as in PyTorch; never one of the padding. Raise LanguageError where no window fits.
     """
-    window = Window.of("max_pool_places", len(kernel), options)
-    require(not window.is_channels_last, "max_pool_places", data, need="use channels first")
-    require_rank("max_pool_places", len(kernel) + 2, data)
+    window = Window.of("max_pool_with_indices", len(kernel), options)
+    require(not window.is_channels_last, "max_pool_with_indices", data, need="use channels first")
+    require_rank("max_pool_with_indices", len(kernel) + 2, data)
     shape = (*data.shape[:2], *window.output(data, kernel))
     lowest = Combiner.MAX.identity(data.dtype)
-    padded = window.padded(data, lowest.value, AutoName("max_pool.pad"))
+    padded = window.pad(data, lowest.value, AutoName("max_pool.pad"))
     offsets = window.reduce_axes(kernel)
     nowhere = math.prod(kernel)
     largest = reducer(_larger, (lowest, nowhere), "max_pool")
@@ -91,13 +91,13 @@ def max_pool_places(
             rest = rest // kernel[d]
             places.insert(0, i[d + 2] * window.stride[d] + step - window.margins[d])
         spatial = list(zip(places, data.shape[2:], strict=True))
-        found: Scalar = i[0] * data.shape[1] + i[1]
+        first: Scalar = i[0] * data.shape[1] + i[1]
         for extent in data.shape[2:]:
-            found = found * extent
+            first = first * extent
         inner: Scalar | None = None
-        for one, extent in reversed(spatial) if columns_first else spatial:
-            inner = one if inner is None else inner * extent + one
-        return found if inner is None else found + inner
+        for index, extent in reversed(spatial) if columns_first else spatial:
+            inner = index if inner is None else inner * extent + index
+        return first if inner is None else first + inner
 
     return values, compute(shape, place, AutoName("max_pool.places"), axes=window.axes)
 
@@ -187,7 +187,7 @@ def root(x: Scalar, p: int) -> Scalar:
 POOL: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "dilate": dilate,
     "lp_pool": lp_pool,
-    "max_pool_places": max_pool_places,
+    "max_pool_with_indices": max_pool_with_indices,
     "max_unpool": max_unpool,
 }
 """Definitions by the name of their operator."""

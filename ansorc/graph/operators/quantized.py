@@ -219,7 +219,7 @@ def conv_packed(
     kernel, units, terms = weight.shape[:2], *weight.shape[3:]
     fits = len(data.shape) == 4 and data.shape[3] == weight.shape[2] * terms
     require(fits, name, data, weight, need="they must be [n, h, w, c], [kh, kw, c / t, units, t]")
-    padded = window.padded(data, fill, stage_name(name, "pad"))
+    padded = window.pad(data, fill, stage_name(name, "pad"))
     offsets, k = window.reduce_axes(kernel), reduce_axis(data.shape[3], "k")
 
     def body(*i: Scalar) -> Reduction:

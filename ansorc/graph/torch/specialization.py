@@ -36,11 +36,6 @@ class TracedGraph:
     asserted: int
     """The number of outputs, the last ones, that must be true."""
 
-    @property
-    def needs_network(self) -> bool:
-        """Return whether anything is computed."""
-        return bool(self.program.outputs)
-
 
 def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> TracedGraph:
     """Return the graph for the shapes of `arguments`; those at `free` are ints of any value.

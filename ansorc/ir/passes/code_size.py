@@ -22,7 +22,7 @@ _LANES = 16
 """The elements of a vectorised loop that count as one statement."""
 
 
-def emitted_statements(stmt: Stmt) -> int:
+def count_statements(stmt: Stmt) -> int:
     """Return the number of statements in the code: one for each copy and each vector."""
     match stmt:
         case Store() | Barrier() | Prefetch() | Await() | Check():
@@ -30,31 +30,31 @@ def emitted_statements(stmt: Stmt) -> int:
         case For(_, extent, kind, body):
             copies = extent if kind is LoopKind.UNROLLED else 1
             vectors = -(-extent // _LANES) if kind is LoopKind.VECTORIZED else 1
-            return copies * vectors * emitted_statements(body)
+            return copies * vectors * count_statements(body)
         case If(_, then, otherwise):
-            other = 0 if otherwise is None else emitted_statements(otherwise)
-            return emitted_statements(then) + other
+            other = 0 if otherwise is None else count_statements(otherwise)
+            return count_statements(then) + other
         case Seq(stmts):
-            return sum(map(emitted_statements, stmts))
+            return sum(map(count_statements, stmts))
         case Allocate(_, body):
-            return emitted_statements(body)
+            return count_statements(body)
         case _:
             assert_never(stmt)
 
 
-def executed_stores(stmt: Stmt) -> int:
+def count_stores(stmt: Stmt) -> int:
     """Return the number of elements that are stored; of each If the larger arm counts."""
     match stmt:
         case Store() | Barrier() | Prefetch() | Await() | Check():
             return 1
         case For(_, extent, _, body):
-            return extent * executed_stores(body)
+            return extent * count_stores(body)
         case If(_, then, otherwise):
-            other = 0 if otherwise is None else executed_stores(otherwise)
-            return max(executed_stores(then), other)
+            other = 0 if otherwise is None else count_stores(otherwise)
+            return max(count_stores(then), other)
         case Seq(stmts):
-            return sum(map(executed_stores, stmts))
+            return sum(map(count_stores, stmts))
         case Allocate(_, body):
-            return executed_stores(body)
+            return count_stores(body)
         case _:
             assert_never(stmt)

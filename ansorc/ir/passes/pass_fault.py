@@ -35,9 +35,9 @@ def pass_fault(
     return InternalError(what, f"{report}and the files in {dump.path}")
 
 
-def changed_text(before: Function, after: Function) -> str:
+def diff_text(before: Function, after: Function) -> str:
     """Return the lines that a pass changed, with some lines around them."""
-    return "\n".join(_changed_lines(to_text(before), to_text(after)))
+    return "\n".join(_diff_lines(to_text(before), to_text(after)))
 
 
 def _shorten(before: Function | None, after: Function | None) -> str:
@@ -47,11 +47,11 @@ def _shorten(before: Function | None, after: Function | None) -> str:
         shown += ["before:", *_first(to_text(before).splitlines())]
     if after is not None:
         old = "" if before is None else to_text(before)
-        shown += ["after:", *_first(list(_changed_lines(old, to_text(after))))]
+        shown += ["after:", *_first(list(_diff_lines(old, to_text(after))))]
     return "\n".join(shown)
 
 
-def _changed_lines(before: str, after: str) -> Iterator[str]:
+def _diff_lines(before: str, after: str) -> Iterator[str]:
     """Yield the changed lines, with some around them; all lines if `before` is None."""
     if not before:
         return iter(after.splitlines())

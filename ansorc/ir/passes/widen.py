@@ -88,7 +88,7 @@ class _Widener:
             raise NotWidenableError
         if not is_vector:
             return replace(store, buffer=buffer, indices=indices, value=value[0])
-        new = replace(store, buffer=buffer, indices=indices, value=exprs.spread(value))
+        new = replace(store, buffer=buffer, indices=indices, value=exprs.widen(value))
         return new if mask is None else If(mask, new)
 
     def _mask(self, buffer: Buffer) -> Expr | None:

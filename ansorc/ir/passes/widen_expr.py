@@ -106,7 +106,7 @@ class ExprWidener:
         """Clear the cache of widened expressions."""
         self._memo.clear()
 
-    def spread(self, wide: Wide) -> Expr:
+    def widen(self, wide: Wide) -> Expr:
         """Return a vector; a scalar is repeated."""
         expr, is_vector = wide
         return expr if is_vector else Broadcast(expr, self._lanes.count)
@@ -173,8 +173,8 @@ class ExprWidener:
         value, details = self.wide(expr.value), [self.wide(arg) for arg in expr.args]
         if not is_vector and any(wide for _, wide in details):
             raise NotWidenableError
-        args = tuple(self.spread(arg) if is_vector else arg[0] for arg in details)
-        new = self.spread(value) if is_vector else value[0]
+        args = tuple(self.widen(arg) if is_vector else arg[0] for arg in details)
+        new = self.widen(value) if is_vector else value[0]
         return Checked(new, condition, expr.kind, expr.about, args), is_vector or value[1]
 
     def _variable(self) -> Wide:
@@ -186,7 +186,7 @@ class ExprWidener:
     def _alike(self, parts: Sequence[Wide]) -> tuple[list[Expr], bool]:
         """Return all parts as vectors if one of them is, else all as scalars."""
         is_vector = any(vector for _, vector in parts)
-        return [self.spread(part) if is_vector else part[0] for part in parts], is_vector
+        return [self.widen(part) if is_vector else part[0] for part in parts], is_vector
 
     def _binary(self, op: BinaryOp, left: Wide, right: Wide) -> Wide:
         if not left[1] and not right[1]:
@@ -236,7 +236,7 @@ class ExprWidener:
         if not apart:
             return Select(conjunction(shared), then, otherwise), is_vector
         if not is_vector:
-            then, otherwise = self.spread((then, False)), self.spread((otherwise, False))
+            then, otherwise = self.widen((then, False)), self.widen((otherwise, False))
         if isinstance(expr.otherwise, Const):  # A branch for all lanes is cheaper than a mask.
             inner = Select(conjunction(apart), then, otherwise)
             return (Select(conjunction(shared), inner, otherwise) if shared else inner), True
@@ -254,9 +254,7 @@ class ExprWidener:
         )
         total = self.wide(expr.total)
         is_vector = total[1] or varies or also_varies
-        return Dot(
-            expr.terms, self.spread(total) if is_vector else total[0], left, right
-        ), is_vector
+        return Dot(expr.terms, self.widen(total) if is_vector else total[0], left, right), is_vector
 
     def _stepping(self, base: Expr, step: int) -> Wide:
         if step == 0:

@@ -87,7 +87,7 @@ def _apply_filter(op: ComputeOp, filter_: Filter, windows: int) -> Redefinition 
         return None
     transforms = tuple(Transform(each.window.weight_dimension, filter_.weight) for each in tiles)
     weight = transform_buffer(convolution.weight.buffer, transforms)
-    spread = _spread(op, convolution.data.buffer, tiles)
+    spread = _transform_data(op, convolution.data.buffer, tiles)
     product = _product(op, convolution, tiles, (spread.buffer, weight))
     return Redefinition((spread, product, _result(op, tiles, product.buffer)), weight, transforms)
 
@@ -155,7 +155,7 @@ def _fresh_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def _spread(op: ComputeOp, source: Buffer, tiles: Sequence[_TileGrid]) -> ComputeOp:
+def _transform_data(op: ComputeOp, source: Buffer, tiles: Sequence[_TileGrid]) -> ComputeOp:
     """Return the stage of the transformed data: points, then the dimensions of the data."""
     points = tuple(each.point for each in tiles)
     dimensions = _dimensions(source, tiles, {a.name for a in (*op.axes, *op.reduce_axes)})

@@ -76,7 +76,7 @@ def depthwise_conv2d(data: Tensor, weight: Tensor, **options: Unpack[DepthwiseOp
     require(fits, window.operator, data, weight, need="both must have the same channels")
     name = options.get("name", AutoName(window.operator))
     shape = window.pack(batch, window.output(data, kernel), channels)
-    padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
+    padded = window.pad(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets = window.reduce_axes(kernel)
 
     def body(*indices: Scalar) -> Reduction:
@@ -99,7 +99,7 @@ def _convolution(window: Window, data: Tensor, weight: Tensor, options: ConvOpti
     require(fits, window.operator, data, weight, need=f"{need} and a multiple of {groups} outputs")
     name = options.get("name", AutoName(window.operator))
     shape = window.pack(batch, window.output(data, kernel), channels_out)
-    padded = window.padded(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
+    padded = window.pad(data, options.get("pad_value", 0.0), stage_name(name, "pad"))
     offsets, rc = window.reduce_axes(kernel), reduce_axis(depth, "rc")
 
     def body(*indices: Scalar) -> Reduction:

@@ -84,12 +84,12 @@ def sorted_blocks(
     name, extent = AutoName("sorted_blocks"), data.shape[axis]
     outer, inner = data.shape[:axis], data.shape[axis + 1 :]
 
-    def padded(*i: Scalar) -> Scalar:
+    def pad(*i: Scalar) -> Scalar:
         number = i[axis] * block + i[axis + 1]
         element = data[(*i[:axis], minimum(number, extent - 1), *i[axis + 2 :])]
         return if_then_else(number < extent, element, last(data, largest=largest))
 
-    split = compute((*outer, blocks, block, *inner), padded, stage_name(name, "split"))
+    split = compute((*outer, blocks, block, *inner), pad, stage_name(name, "split"))
     values, places = rank_elements(
         split, axis + 1, block, largest=largest, name=stage_name(name, "ranked")
     )
@@ -188,7 +188,7 @@ class _Pass:
         """
         k, axis, shape = reduce_axis(_WAYS, "k"), self._axis, self._values.shape
 
-        def moved(*i: Scalar) -> Reduction:
+        def move(*i: Scalar) -> Reduction:
             pair, begin_of_chunk = self._pair[i[axis]], cast(i[axis] * self._chunk, INT32)
             start = pair if begin is None else begin[i]
             a = start + cast(k * stride - 1, INT32)
@@ -201,7 +201,7 @@ class _Pass:
             return reduction.sum(if_then_else(equal(k, 0), start, step), axis=k)
 
         chunks = (*shape[:axis], self.count // self._chunk, *shape[axis + 1 :])
-        return compute(chunks, moved, name)
+        return compute(chunks, move, name)
 
     def _count_first_run(self, begin: Tensor) -> Tensor:
         """Return the number of elements from run a in a chunk, up to each element (int32)."""

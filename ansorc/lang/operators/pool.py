@@ -182,7 +182,7 @@ def _window(operator: str, data: Tensor, extents: Sequence[int], options: PoolOp
 def _pool(window: Window, data: Tensor, extents: Sequence[int], margin: float, name: str) -> Tensor:
     batch, _, channels = window.unpack(data.shape)
     shape = window.pack(batch, window.output(data, extents), channels)
-    padded = window.padded(data, margin, stage_name(name, "pad"))
+    padded = window.pad(data, margin, stage_name(name, "pad"))
     offsets = window.reduce_axes(extents)
     reduce = max if window.operator.startswith("max") else _wide_sum
 

@@ -204,12 +204,12 @@ def _place_at_once(
     axes = _reduce_axes(data, places)
     shape = without(data.shape, places, 1 if keepdims else None)
     find = reduction.argmax if operator == "argmax" else reduction.argmin
-    _, place = compute_tuple(
+    _, indices = compute_tuple(
         shape,
         lambda *i: find(_element(data, axes, i), list(axes.values())),
         [stage_name(name, "value"), name],
     )
-    return place
+    return indices
 
 
 def _reduce_axes(data: Tensor, dimensions: Sequence[int]) -> dict[int, ReduceAxis]:

@@ -23,9 +23,9 @@ from ansorc.lang.tensor import Tensor
 Body = Callable[..., Scalar]
 
 COORDINATES = {
-    "half_pixel": "the centres of the outermost pixels lie half a pixel inside the image",
+    "half_pixel": "the centres of the outermost pixels are half a pixel inside the image",
     "align_corners": "the outermost elements of both images meet",
-    "asymmetric": "element i lies at i times the scale",
+    "asymmetric": "element i is at i times the scale",
 }
 """The mappings from positions of the result to positions of the input."""
 

@@ -101,7 +101,7 @@ class Window:
         require(min(shape) > 0, self.operator, data, need=need)
         return shape
 
-    def padded(self, data: Tensor, value: float, name: str) -> Tensor:
+    def pad(self, data: Tensor, value: float, name: str) -> Tensor:
         """Return `data` with margins of `value`, `data` itself where there are none."""
         if not any(self.margins):
             return data

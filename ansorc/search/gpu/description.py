@@ -369,14 +369,6 @@ def _matrix_loads(access: ThreadAccess, function: str) -> Floats:
     return loads / MATRIX_FUNCTIONS[function] / (MATRICES if is_column else MATRICES // 2)
 
 
-def estimated_seconds(
-    state: State, target: Target, rows: int, choices: Mapping[str, Extent] | None = None
-) -> Floats:
-    """Return the estimated seconds of each kernel: [rows, kernels]."""
-    times = [seconds_of_kernel(each, target) for each in descriptions(state, rows, choices)]
-    return np.stack([np.broadcast_to(each, (rows,)) for each in times], axis=1)
-
-
 def seconds_of_kernel(kernel: KernelDescription, target: Target) -> Floats:
     """Return [rows]: the estimated seconds, infinite where a kernel cannot be launched."""
     return seconds(kernel, target.gpu)

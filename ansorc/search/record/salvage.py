@@ -1,30 +1,34 @@
-"""What is left in a damaged record file, read row by row from its pages.
+"""What is left in a damaged record file.
 
-The pages are those of the SQLite file format (sqlite.org/fileformat2.html, §1 and §2): SQLite gives
-up on a file whose header or tree is damaged, but every row lies whole in a leaf page, which says
-itself where. A row is taken if it is what was written: keys are hashes of what they stand for.
+Rows are read from the file's leaf pages and, where it works, by SQLite's own `.recover`. That loses
+more rows, but knows tables by their names (docs/decisions/0071-damaged-record-files.md). A row is
+taken if it is what was written: keys are hashes of what they stand for.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 import sqlite3
-import struct
-from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, get_args
+from tempfile import TemporaryDirectory
+from typing import get_args
 
 from ansorc.errors import RecordError
 from ansorc.search.measure import CachePolicy
 from ansorc.search.record.database import ROW_FAULTS, Records, record_of_row
+from ansorc.search.record.leaf_pages import LeafPages, TableRow
 from ansorc.search.record.record import Environment, current_environment
+from ansorc.search.record.recover_command import (
+    CHOICES,
+    find_recover_command,
+    recover_rows,
+)
 from ansorc.search.record.schema import (
-    MIGRATIONS,
     SCHEMA_VERSION,
     SQLITE_FAULTS,
-    connect,
     log_of,
     migrate_to,
     transaction,
@@ -32,16 +36,6 @@ from ansorc.search.record.schema import (
 )
 from ansorc.search.task import Task
 
-TableRow: TypeAlias = tuple[object, ...]
-
-_MAGIC = b"SQLite format 3\0"
-_LEAF = 0x0D
-_OTHER_PAGES = (0x02, 0x05, 0x0A)
-"""Of indexes, and inner ones."""
-_HEADER_BYTES = 100
-_USUAL_PAGE_BYTES = 4096
-_LOG_MAGIC = (0x377F0682, 0x377F0683)
-_LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _FIRST_RECORD, _LAST_RECORD = 16, 18
 """A record had 16 columns in version 1, and has 18 since version 5."""
 _KEYS_SINCE, _NAMES_SINCE = 4, 6
@@ -68,33 +62,63 @@ def salvage(path: Path, output: Path) -> Salvage:
     """Write what is readable of the damaged record file `path` to the new one `output`.
 
     Raise RecordError if there is no row of ours in the file, or if `output` is there already.
-    Rows that were deleted may come back; which program won a contest is kept if SQLite still reads
-    that.
+    Rows that were deleted may come back. Which programs won contests is kept as far as SQLite, or
+    its `.recover`, still reads that.
     """
     if output.exists():
         raise RecordError(f"{output} is there already; give the path of a new file")
+    rows = _Rows()
     try:
         with path.open("rb") as file:
-            pages = _Pages.of(file, log_of(path))
-            rows = _Rows()
+            pages = LeafPages.of(file, log_of(path))
             for row in pages.rows():
                 rows.sort_in(row)
-            rows.damaged += pages.unreadable
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error}; check its permissions") from error
-    version = pages.version
-    rows.keep_intact(version)
+    with TemporaryDirectory() as directory:
+        copy = _copy(path, Path(directory))
+        recovered = recover_rows(copy)
+        known = _read_by_sql(copy)
+    for row in recovered.rows:
+        rows.sort_in(row)
+    rows.damaged += pages.unreadable
+    rows.keep_intact(pages.version)
     if not rows.records and not rows.tasks:
         raise RecordError(f"{path} holds no row of a record file; nothing can be saved from it")
-    known = _known(path)
+    choices = known.choices
     losses = [*pages.losses, *rows.losses]
     if known.count is not None and known.count > len(rows.records):
         losses.insert(0, f"{known.count - len(rows.records)} of {known.count} records")
-    if known.choices is None:
-        losses.append("who won the contests, and the threads of kernels in networks")
-    _write(output, version, rows, known.choices or {})
+    if choices is None:
+        choices = {table: rows.choices(chosen) for table, chosen in recovered.choices.items()}
+        losses.append(_lost_choices(is_partly_read=any(choices.values())))
+    _write(output, pages.version, rows, choices)
     with Records.open(output, create=False) as saved:
         return Salvage(saved.count(), len(rows.tasks), tuple(losses))
+
+
+def _copy(path: Path, directory: Path) -> Path:
+    """Copy a database and its log, for SQLite may change what it opens; return the copy's path."""
+    copy = directory / "damaged.db"
+    try:
+        shutil.copyfile(path, copy)
+        if log_of(path).exists():
+            shutil.copyfile(log_of(path), log_of(copy))
+    except OSError as error:
+        raise RecordError(
+            f"{path} cannot be copied to {directory}: {error}; set TMPDIR to a folder with space"
+        ) from error
+    return copy
+
+
+def _lost_choices(*, is_partly_read: bool) -> str:
+    """Say that the winners of contests are lost, and what might still read them."""
+    words = "who won the contests, and the threads of kernels in networks"
+    if is_partly_read:
+        return f"perhaps some of {words}"
+    if find_recover_command() is None:
+        return f"{words} (a command sqlite3 whose .recover works might still read them)"
+    return words
 
 
 @dataclass
@@ -147,6 +171,11 @@ class _Rows:
                 del self.records[key]
                 self.homeless += home is None
                 self.damaged += home is not None
+
+    def choices(self, rows: list[TableRow]) -> list[TableRow]:
+        """Return those rows of a table of `CHOICES` whose program is in the records."""
+        keys = {(row[1], row[5], row[2]) for row in self.records.values()}
+        return [row for row in rows if len(row) == 4 and row[:3] in keys and _kind(row[3]) == "i"]
 
     @property
     def losses(self) -> list[str]:
@@ -213,29 +242,25 @@ def _environments_here() -> list[Environment]:
 
 @dataclass(frozen=True)
 class _StillRead:
-    """What SQLite itself still reads of a damaged file."""
+    """What SQL itself still reads of a damaged file."""
 
     count: int | None = None
     """Of records, by an index."""
     choices: dict[str, list[TableRow]] | None = None
-    """The rows of `winners` and `kernel_threads`, which look the same."""
+    """The rows of `CHOICES`."""
 
 
-def _known(path: Path) -> _StillRead:
-    found = _StillRead()
-    try:
-        connection, _ = connect(path, create=False, read_only=True)
-    except RecordError:
-        return found
-    with closing(connection), suppress(*SQLITE_FAULTS):
+def _read_by_sql(copy: Path) -> _StillRead:
+    count = choices = None
+    with suppress(*SQLITE_FAULTS), closing(sqlite3.connect(copy)) as connection:
         count = connection.execute("SELECT count(*) FROM records").fetchone()[0]
-        found = replace(found, count=count)
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         choices = {
             table: [tuple(row) for row in connection.execute(f"SELECT * FROM {table}")]
-            for table in ("winners", "kernel_threads")
+            for table in CHOICES
+            if table in tables
         }
-        found = replace(found, choices=choices)
-    return found
+    return _StillRead(count, choices)
 
 
 def _write(output: Path, version: int, rows: _Rows, choices: dict[str, list[TableRow]]) -> None:
@@ -248,10 +273,10 @@ def _write(output: Path, version: int, rows: _Rows, choices: dict[str, list[Tabl
             _insert(connection, "environments", list(rows.environments.values()))
             for columns in range(_FIRST_RECORD, _LAST_RECORD + 1):
                 _insert(connection, "records", [row for row in ordered if len(row) == columns])
+            for table, chosen in choices.items():
+                _insert(connection, table, chosen)
         with transaction(connection):
             migrate_to(connection, SCHEMA_VERSION)
-            for table, found in choices.items():
-                _insert(connection, table, found)
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: list[TableRow]) -> None:
@@ -260,196 +285,3 @@ def _insert(connection: sqlite3.Connection, table: str, rows: list[TableRow]) ->
         columns = ", ".join(names[: len(rows[0])])
         marks = ", ".join("?" * len(rows[0]))
         connection.executemany(f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})", rows)
-
-
-@dataclass
-class _Pages:
-    """The pages of a database, those of its log in place of older ones."""
-
-    file: BinaryIO
-    page_bytes: int
-    usable_bytes: int
-    """Of a page."""
-    count: int
-    version: int
-    """Of the tables, see `schema.MIGRATIONS`."""
-    newer: dict[int, bytes]
-    losses: list[str]
-    unreadable: int = 0
-    """Rows that do not even have columns."""
-    followers: set[int] = field(default_factory=set[int])
-    """Pages with the ends of long rows."""
-
-    @staticmethod
-    def of(file: BinaryIO, log: Path) -> _Pages:
-        """Return the pages of an open file; one without a header is taken to be as ours are."""
-        header = file.read(_HEADER_BYTES).ljust(_HEADER_BYTES, b"\0")
-        size = file.seek(0, 2)
-        page_bytes = int.from_bytes(header[16:18], "big")
-        page_bytes = 65536 if page_bytes == 1 else page_bytes
-        is_whole = header.startswith(_MAGIC) and _is_page_size(page_bytes)
-        losses = [] if is_whole else ["the file's header"]
-        page_bytes = page_bytes if _is_page_size(page_bytes) else _USUAL_PAGE_BYTES
-        version = int.from_bytes(header[60:64], "big")
-        version = version if is_whole and 0 < version <= len(MIGRATIONS) else SCHEMA_VERSION
-        newer = _logged(log, page_bytes)
-        count = max(-(-size // page_bytes), *newer, 0) if newer else -(-size // page_bytes)
-        told = int.from_bytes(header[28:32], "big")
-        if is_whole and size < told * page_bytes and not newer:
-            losses.append(f"the end of the file after {size // page_bytes} of {told} pages")
-        usable = page_bytes - (header[20] if is_whole else 0)
-        return _Pages(file, page_bytes, usable, count, version, newer, losses)
-
-    def rows(self) -> Iterator[TableRow]:
-        """The rows of all leaf pages that are in use."""
-        unused, strange = self._unused(), set[int]()
-        for number in range(1, self.count + 1):
-            if number in unused:
-                continue
-            page = self._page(number)
-            start = _HEADER_BYTES if number == 1 else 0
-            if len(page) < start + 8 or page[start] != _LEAF:
-                if len(page) < self.page_bytes or page[start] not in _OTHER_PAGES:
-                    strange.add(number)
-                continue
-            (cells,) = struct.unpack_from(">H", page, start + 3)
-            for place in range(start + 8, start + 8 + 2 * cells, 2):
-                row = self._row(page, place)
-                if row is None:
-                    self.unreadable += 1
-                else:
-                    yield row
-        if strange - self.followers:
-            words = f"{len(strange - self.followers)} of {self.count} pages, of rows or of indexes"
-            self.losses.append(words)
-
-    def _page(self, number: int) -> bytes:
-        if number in self.newer:
-            return self.newer[number]
-        self.file.seek((number - 1) * self.page_bytes)
-        return self.file.read(self.page_bytes)
-
-    def _unused(self) -> set[int]:
-        """The pages of the free list: what they hold was deleted."""
-        found: set[int] = set()
-        (trunk,) = struct.unpack_from(">I", self._page(1).ljust(_HEADER_BYTES, b"\0"), 32)
-        while 1 < trunk <= self.count and trunk not in found:
-            found.add(trunk)
-            page = self._page(trunk)
-            if len(page) < self.page_bytes:
-                break
-            trunk, length = struct.unpack_from(">II", page)
-            length = min(length, self.usable_bytes // 4 - 2)
-            found |= set(struct.unpack_from(f">{length}I", page, 8))
-        return found
-
-    def _row(self, page: bytes, place: int) -> TableRow | None:
-        """The row whose cell is named at `place` of a page, or None if it is not one."""
-        try:
-            (cell,) = struct.unpack_from(">H", page, place)
-            length, begin = _varint(page, cell)
-            number, begin = _varint(page, begin)
-            return _columns(self._payload(page, begin, length), number)
-        except (IndexError, ValueError, struct.error):
-            return None
-
-    def _payload(self, page: bytes, begin: int, length: int) -> bytes:
-        """The bytes of a row: the first of them in its cell, the others in pages of their own."""
-        if length > self.count * self.page_bytes:
-            raise ValueError("longer than the file")
-        usable = self.usable_bytes
-        local = length
-        if length > usable - 35:
-            least = (usable - 12) * 32 // 255 - 23
-            local = least + (length - least) % (usable - 4)
-            local = local if local <= usable - 35 else least
-        found = page[begin : begin + local]
-        follower = page[begin + local : begin + local + 4]
-        while len(found) < length:
-            number = int.from_bytes(follower, "big")
-            if not 1 < number <= self.count:
-                raise ValueError("a page that is not there")
-            self.followers.add(number)
-            more = self._page(number)[:usable]
-            if len(more) < 5:
-                raise ValueError("a page that is not there")
-            found, follower = found + more[4 : 4 + length - len(found)], more[:4]
-        return found
-
-
-def _is_page_size(number: int) -> bool:
-    return 512 <= number <= 65536 and number.bit_count() == 1
-
-
-def _logged(log: Path, page_bytes: int) -> dict[int, bytes]:
-    """The pages that the write-ahead log has newer ones of, up to its last commit."""
-    if not log.exists():
-        return {}
-    text = log.read_bytes()
-    if len(text) < _LOG_HEADER_BYTES:
-        return {}
-    magic, _, size, _, *salts = struct.unpack_from(">6I", text)
-    if magic not in _LOG_MAGIC or size != page_bytes:
-        return {}
-    found: dict[int, bytes] = {}
-    open_frames: dict[int, bytes] = {}
-    step = _FRAME_HEADER_BYTES + page_bytes
-    for place in range(_LOG_HEADER_BYTES, len(text) - step + 1, step):
-        number, committed, *own = struct.unpack_from(">4I", text, place)
-        if own != salts:
-            break
-        open_frames[number] = text[place + _FRAME_HEADER_BYTES : place + step]
-        if committed:
-            found |= open_frames
-            open_frames = {}
-    return found
-
-
-def _varint(text: bytes, place: int) -> tuple[int, int]:
-    """An integer of 1 to 9 bytes, the high ones first, and where it ends."""
-    value = 0
-    for count in range(8):
-        byte = text[place + count]
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            return value, place + count + 1
-    return value << 8 | text[place + 8], place + 9
-
-
-_INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
-_REAL, _ZERO, _ONE, _FIRST_BLOB = 7, 8, 9, 12
-
-
-def _columns(payload: bytes, number: int) -> TableRow:
-    """The values of a row; NULL in the first column stands for the row's number."""
-    header, place = _varint(payload, 0)
-    kinds: list[int] = []
-    while place < header:
-        kind, place = _varint(payload, place)
-        kinds.append(kind)
-    values: list[object] = []
-    for kind in kinds:
-        value, place = _value(payload, kind, place)
-        values.append(value)
-    if values and values[0] is None:
-        values[0] = number
-    return tuple(values)
-
-
-def _value(payload: bytes, kind: int, place: int) -> tuple[object, int]:
-    if kind < len(_INTEGER_BYTES):
-        size = _INTEGER_BYTES[kind]
-    else:
-        size = {_REAL: 8, _ZERO: 0, _ONE: 0}.get(kind, (kind - _FIRST_BLOB) // 2)
-    text = payload[place : place + size]
-    if size < 0 or len(text) < size:
-        raise ValueError("no such value")
-    if kind == 0:
-        return None, place
-    if kind < _REAL:
-        return int.from_bytes(text, "big", signed=True), place + size
-    if kind == _REAL:
-        return struct.unpack(">d", text)[0], place + size
-    if kind in (_ZERO, _ONE):
-        return kind - _ZERO, place
-    return (text.decode() if kind % 2 else text), place + size

@@ -9,11 +9,11 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.base import NetworkSourceBackend, backend_of
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
-from ansorc.codegen.network.plan import NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, NetworkPlan, PlaceKind
 from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.graph.builder import GraphBuilder
@@ -24,7 +24,7 @@ from tests.e2e.cuda.networks import EMULATED, NETWORKS, assert_right, feeds, pla
 
 
 def module_of(name: str) -> NetworkModule:
-    return build_network(plan_of(name), EMULATED)
+    return link_network(plan_of(name), EMULATED)
 
 
 def program_of(plan: NetworkPlan) -> DeviceProgram:
@@ -62,7 +62,7 @@ def test_the_arena_is_poisoned() -> None:
     plan = plan_of("residual")
     lost = replace(plan, calls=plan.calls[1:])
     inputs = feeds(NETWORKS["residual"]())
-    (found,) = build_network(lost, EMULATED).run(inputs).values()
+    (found,) = link_network(lost, EMULATED).run(inputs).values()
     assert np.isnan(found).all()
 
 
@@ -78,7 +78,7 @@ def test_a_network_is_one_text_whose_kernels_are_there_once() -> None:
     assert launches.workspace_bytes == plan.signature.workspace_bytes
 
 
-def expected_place(plan: NetworkPlan, place: Place) -> tuple[int, int]:
+def expected_place(plan: NetworkPlan, place: BufferSlot) -> tuple[int, int]:
     """Which parameter of the launches a place is in, and where."""
     first_output, weights = len(plan.inputs), len(plan.inputs) + len(plan.outputs)
     return {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansorc.codegen.inspect.assembly import innermost_loops, loops, marked
+from ansorc.codegen.inspect.assembly import innermost_loops, loops, mark_loops
 from ansorc.codegen.inspect.counts import Counts
 
 ATT = """
@@ -206,7 +206,7 @@ def test_single_arm_instructions(line: str, counts: Counts) -> None:
 
 
 def test_marked_shows_each_innermost_loop_and_nothing_else() -> None:
-    shown = marked(ATT).splitlines()
+    shown = mark_loops(ATT).splitlines()
     (summary,) = [line for line in shown if line.startswith("| ==")]
     assert summary == (
         "| == innermost loop kernel:.LBB0_2, depth 2: 14 instructions, 2 FMA, 1 scalar FMA, "

@@ -16,8 +16,8 @@ import pytest
 
 from ansorc.codegen.base import DirectCall, DirectKernel, backend_of
 from ansorc.codegen.build import compile_function
-from ansorc.codegen.call.arguments import checked_arrays, packed_weight
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.arguments import check_arrays, pack_weight
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.package.signature import Signature, signature_of
 from ansorc.codegen.program.compiled import CompiledProgram
@@ -32,7 +32,7 @@ NATIVE = Target.parse("native")
 
 
 def mixed() -> Module:
-    return build_function(parse(MIXED), NATIVE, packings=[TRANSPOSED])
+    return compile_module(parse(MIXED), NATIVE, packings=[TRANSPOSED])
 
 
 def direct(text: str) -> tuple[Signature, DirectCall]:
@@ -47,7 +47,7 @@ def direct(text: str) -> tuple[Signature, DirectCall]:
 def refusal(signature: Signature, values: list[object]) -> str:
     """The words of the checks in Python; empty if they have none."""
     try:
-        checked_arrays(signature, values)
+        check_arrays(signature, values)
     except CallError as error:
         return str(error)
     except AttributeError:  # a packed weight that was never made
@@ -71,14 +71,14 @@ def is_plain(values: list[object], signature: Signature) -> bool:
 
 
 def expected(values: list[object], signature: Signature) -> list[Value]:
-    d, a, s, c, b, w = checked_arrays(signature, values)
+    d, a, s, c, b, w = check_arrays(signature, values)
     assert d.shape == b.shape
     assert c.shape == a.shape
     return [b + b, a * s + w.T]
 
 
 def check_outputs(signature: Signature, values: list[object], wanted: list[Value]) -> None:
-    found = checked_arrays(signature, values)
+    found = check_arrays(signature, values)
     np.testing.assert_array_equal(found[0], wanted[0])
     np.testing.assert_array_equal(found[3], wanted[1])
 
@@ -101,7 +101,7 @@ def compare(signature: Signature, call: DirectCall, values: list[object]) -> boo
 def fuzz(signature: Signature, call: DirectCall, calls: int, seed: int) -> int:
     """Compare so many calls; return how many of them ran."""
     draw = Draw(signature, seed)
-    own = packed_weight(signature, "W", np.ones((3, 4), np.float32))
+    own = pack_weight(signature, "W", np.ones((3, 4), np.float32))
     ran = 0
     for number in range(calls):
         values = draw.values()

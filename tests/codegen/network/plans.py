@@ -14,12 +14,12 @@ import ansorc as ac
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.network.derived import DerivedBlock, DerivedWeight
 from ansorc.codegen.network.plan import (
+    BufferSlot,
     KernelCall,
     NetworkPlan,
-    Place,
     PlaceKind,
 )
-from ansorc.codegen.network.weights import joined_weights
+from ansorc.codegen.network.weights import join_weights
 from ansorc.codegen.package.runtime_library import runtime_object
 from ansorc.codegen.package.signature import Param
 from ansorc.codegen.program.compiled import Compiled
@@ -73,20 +73,20 @@ def array(name: str, *shape: int, is_output: bool = False) -> Param:
     return Param(name, shape, FLOAT32, is_output)
 
 
-def source(index: int = 0) -> Place:
-    return Place(PlaceKind.INPUT, index)
+def source(index: int = 0) -> BufferSlot:
+    return BufferSlot(PlaceKind.INPUT, index)
 
 
-def result(index: int = 0) -> Place:
-    return Place(PlaceKind.OUTPUT, index)
+def result(index: int = 0) -> BufferSlot:
+    return BufferSlot(PlaceKind.OUTPUT, index)
 
 
-def arena(offset: int) -> Place:
-    return Place(PlaceKind.ARENA, offset)
+def arena(offset: int) -> BufferSlot:
+    return BufferSlot(PlaceKind.ARENA, offset)
 
 
-def constant(offset: int) -> Place:
-    return Place(PlaceKind.WEIGHTS, offset)
+def constant(offset: int) -> BufferSlot:
+    return BufferSlot(PlaceKind.WEIGHTS, offset)
 
 
 def draw(*shape: int, seed: int = 0) -> Floats:
@@ -103,7 +103,7 @@ def perceptron(
     name: str = "perceptron", seed: int = 1, threads: int = 0, target: Target = NATIVE
 ) -> NetworkPlan:
     """x → layer → layer → softmax: the first kernel is called twice, on weights of its own."""
-    memory, (w1, b1, w2, b2) = joined_weights(weights(seed))
+    memory, (w1, b1, w2, b2) = join_weights(weights(seed))
     calls = (
         KernelCall(0, (source(), constant(w1), constant(b1), arena(0)), "first + relu", threads),
         KernelCall(0, (arena(0), constant(w2), constant(b2), arena(BYTES)), "second", threads),
@@ -119,12 +119,12 @@ def derived_perceptron(name: str = "perceptron", seed: int = 1) -> NetworkPlan:
     w1, *others = weights(seed)
     source = Buffer("", w1.shape, FLOAT32, constant=True)
     packing = Packing(source, (PackedPart(1, 1, WIDTH), PackedPart(0, 1, WIDTH)), (0, 0))
-    memory, (start, *rest) = joined_weights([np.ascontiguousarray(w1.T), *others])
+    memory, (start, *rest) = join_weights([np.ascontiguousarray(w1.T), *others])
     packer = compile_function(packing.function("pack"), NATIVE, is_part=True)
     plan = perceptron(name, seed)
     first, second, last = plan.calls
     b1, w2, b2 = map(constant, rest)
-    made = Place(PlaceKind.DERIVED, 0)
+    made = BufferSlot(PlaceKind.DERIVED, 0)
     calls = (
         replace(first, arguments=(first.arguments[0], made, b1, arena(0))),
         replace(second, arguments=(arena(0), w2, b2, arena(BYTES))),
@@ -146,7 +146,7 @@ def two_outputs() -> NetworkPlan:
     names = ("x", "z"), ("a", "b", "c")
     inputs = tuple(array(name, ROWS, WIDTH) for name in names[0])
     outputs = tuple(array(name, ROWS, WIDTH, is_output=True) for name in names[1])
-    pairs: Sequence[tuple[Place, Place]] = (
+    pairs: Sequence[tuple[BufferSlot, BufferSlot]] = (
         (source(0), result(0)), (source(1), result(1)), (result(0), result(2)),
     )  # fmt: skip
     calls = tuple(KernelCall(0, pair, f"step {n}") for n, pair in enumerate(pairs))
@@ -168,7 +168,7 @@ def added(w: Floats) -> NetworkPlan:
     one = f"float32[{w.size}]"
     text = f"kernel f(A: {one}, W: {one}, B: {one}):\n    for i in 0..{w.size}:\n"
     kernel = compile_function(parse(f"{text}        B[i] = A[i] + W[i]\n"), NATIVE)
-    memory, (offset,) = joined_weights([w])
+    memory, (offset,) = join_weights([w])
     call = KernelCall(0, (source(), constant(offset), result()), "added")
     params = array("x", w.size), array("y", w.size, is_output=True)
     return NetworkPlan("added", params[:1], params[1:], (kernel,), (call,), 0, memory)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.network_module import build_network
+from ansorc.codegen.call.network_module import link_network
 from ansorc.codegen.network.derived import DerivedBlock
-from ansorc.codegen.network.plan import BoundWeight, NetworkPlan, Place, PlaceKind
-from ansorc.codegen.network.weights import joined_weights
+from ansorc.codegen.network.plan import BoundWeight, BufferSlot, NetworkPlan, PlaceKind
+from ansorc.codegen.network.weights import join_weights
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import aligned_empty
 from tests.codegen.network import plans
@@ -30,7 +30,7 @@ FIRST, SECOND, LAST = (call.arguments for call in PLAN.calls)
 WEIGHTS = PLAN.weights.nbytes
 
 
-def moved(number: int, argument: int, place: Place) -> NetworkPlan:
+def moved(number: int, argument: int, place: BufferSlot) -> NetworkPlan:
     """The plan with one argument of a call elsewhere."""
     arguments = list(PLAN.calls[number].arguments)
     arguments[argument] = place
@@ -41,13 +41,13 @@ def with_derived(start: int) -> NetworkPlan:
     """The plan with derived weights, and stored ones that end where the former's source does."""
     plan = plans.derived_perceptron()
     (one,) = plan.derived.weights.values()
-    block, _ = joined_weights([np.zeros(one.packing.source.shape, np.float32)])
+    block, _ = join_weights([np.zeros(one.packing.source.shape, np.float32)])
     return replace(plan, weights=block, derived=DerivedBlock([replace(one, source=start)]))
 
 
 def with_bound(size: int) -> NetworkPlan:
     """The plan with a weight elsewhere, of so many bytes."""
-    plan = moved(0, 1, Place(PlaceKind.BOUND, 0))
+    plan = moved(0, 1, BufferSlot(PlaceKind.BOUND, 0))
     return replace(plan, bound=(BoundWeight(aligned_empty(size, np.uint8)),))
 
 
@@ -67,7 +67,7 @@ def with_bound(size: int) -> NetworkPlan:
         (moved(0, 1, constant(WEIGHTS)), "of the weights, which has"),
         (moved(0, 3, constant(0)), "it is written, but lies in the weights"),
         (
-            moved(0, 3, Place(PlaceKind.DERIVED, 0)),
+            moved(0, 3, BufferSlot(PlaceKind.DERIVED, 0)),
             "bytes 0 to 960 of the derived weights, which ha",
         ),
         (
@@ -75,7 +75,7 @@ def with_bound(size: int) -> NetworkPlan:
             "derived weight at 0 is made of the bytes 64 to 6464 of the weights, which",
         ),
         (with_derived(4), "derived weight at 0 is made of the bytes 4 to"),
-        (moved(0, 1, Place(PlaceKind.BOUND, 0)), "argument 'W': it is bound weight 0 of 0"),
+        (moved(0, 1, BufferSlot(PlaceKind.BOUND, 0)), "argument 'W': it is bound weight 0 of 0"),
         (with_bound(BYTES), "is a bound weight of 960 bytes at"),
         (moved(2, 1, source()), "it is written, but lies in an input"),
         (moved(1, 3, arena(64)), "argument 'Y': it overlaps 'X', and one of them is written"),
@@ -89,18 +89,18 @@ def with_bound(size: int) -> NetworkPlan:
 )
 def test_refusals(plan: NetworkPlan, words: str) -> None:
     with pytest.raises(BuildError, match=words):
-        build_network(plan, plans.NATIVE)
+        link_network(plan, plans.NATIVE)
 
 
 def test_inputs_may_be_read_twice_and_outputs_after_they_are_written() -> None:
-    build_network(two_outputs(), plans.NATIVE)
+    link_network(two_outputs(), plans.NATIVE)
     shared = with_call(two_outputs(), 1, arguments=(source(0), result(1)))
-    build_network(shared, plans.NATIVE)
+    link_network(shared, plans.NATIVE)
 
 
 def test_weights_are_joined_at_multiples_of_64_bytes() -> None:
     a, b = np.arange(17, dtype=np.float32), np.full((2, 3), 7, np.int8)
-    block, offsets = joined_weights([a, b, a])
+    block, offsets = join_weights([a, b, a])
     written = b"".join(block.chunks())
     memory = block.array()
     assert memory.tobytes() == written == b"".join(block.chunks())

@@ -71,7 +71,7 @@ def test_the_text_of_a_program() -> None:
 
 
 def test_a_kernel_in_another_program_has_another_name_and_other_checks() -> None:
-    moved = CHECKED.renamed("k3_0_norm", 5)
+    moved = CHECKED.rename("k3_0_norm", 5)
     text = cuda_text(DeviceProgram((moved,), PLAN))
     assert "k3_0_norm(const float *A, long long *record) {" in text
     assert "tell_fault(record, 7, 0, 0, 0, 0);" in text

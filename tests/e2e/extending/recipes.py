@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +33,10 @@ class Tree:
 
     @staticmethod
     def copy(root: Path) -> Tree:
-        """Copy the files that git knows, as they are now, to `root`."""
+        """Copy the files that git knows, as they are now, to `root`, with what is compiled of them.
+
+        Files keep their times, so that modules that no recipe changes are not compiled again.
+        """
         listed = subprocess.run(
             ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             check=True, capture_output=True, text=True,
@@ -42,7 +46,12 @@ class Tree:
             if (ROOT / name).is_symlink():
                 (root / name).symlink_to((ROOT / name).readlink())
             elif (ROOT / name).is_file():
-                (root / name).write_bytes((ROOT / name).read_bytes())
+                shutil.copy2(ROOT / name, root / name)
+        for compiled in (ROOT / "ansorc").rglob(f"*.{sys.implementation.cache_tag}.pyc"):
+            copied = root / compiled.relative_to(ROOT)
+            if copied.parents[1].is_dir():
+                copied.parent.mkdir(exist_ok=True)
+                shutil.copy2(compiled, copied)
         return Tree(root)
 
     def write(self, path: str, text: str) -> None:

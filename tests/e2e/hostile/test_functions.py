@@ -205,7 +205,7 @@ WORDS: list[tuple[str, Callable[..., object]]] = [
         lambda: ac.tune(untyped([]), trials=untyped("9")),
     ),
     (
-        r"the shape \(4, 2.5\) of 'x' is not made of integers",
+        r"the shape \(4, 2.5\) of 'x' does not consist of integers",
         lambda: ac.placeholder(untyped((4, 2.5)), "x"),
     ),
     (r"7 cannot name a tensor; a name is text", lambda: ac.placeholder(4, untyped(7))),

@@ -12,7 +12,7 @@ from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.buffer import Scope
 from ansorc.ir.node import walk
-from ansorc.ir.passes.code_size import emitted_statements
+from ansorc.ir.passes.code_size import count_statements
 from ansorc.ir.stmt import Allocate
 from ansorc.lang import ComputeDAG
 from ansorc.lang import operators as ops
@@ -25,9 +25,9 @@ from ansorc.search.cpu.default import (
     NARROW_UNROLL_LIMIT,
     UNROLL_LIMIT,
     WINDOW_UNROLL_LIMIT,
-    default_steps,
 )
 from ansorc.search.cpu.default_borders import settled_borders
+from ansorc.search.default import default_steps
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 from bench.paper_cases import case
@@ -264,7 +264,7 @@ def test_programs_of_many_reductions_are_short(monkeypatch: pytest.MonkeyPatch) 
 
     def code() -> int:
         made = lower(replay(dag.plain, default_steps(dag, ZEN3)))
-        return emitted_statements(prepare(made, ZEN3).body)
+        return count_statements(prepare(made, ZEN3).body)
 
     short = code()
     monkeypatch.setattr(default, "MANY_REDUCTIONS", 1000)

@@ -18,9 +18,9 @@ from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.memory import BUFFERS, BufferFeatures, CacheFeatures
 from ansorc.search.features.operations import OperationFeatures
 from ansorc.search.features.registers import RegisterFeatures
-from ansorc.search.paper.accesses import BUFFERS as PAPER_BUFFERS
-from ansorc.search.paper.accesses import AccessFeatures, PaperOperations
-from ansorc.search.paper.features import (
+from bench.search.paper_accesses import BUFFERS as PAPER_BUFFERS
+from bench.search.paper_accesses import AccessFeatures, PaperOperations
+from bench.search.paper_features import (
     PAPER_FEATURES,
     CurveFeatures,
     MarkFeatures,

@@ -24,10 +24,10 @@ from ansorc.search.features import (
     estimated_cycles,
 )
 from ansorc.search.options import SearchOptions
-from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.space import design_space, extract, extract_state, steps
 from ansorc.search.tiles import tile_table
 from ansorc.target import Target
+from bench.search.paper_features import PAPER_FEATURES
 from tests.search.features import feature_table
 from tests.search.workloads import ZEN, convolution, matmul, smoothing, tiled_matmul, transpose
 

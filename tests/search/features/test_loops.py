@@ -21,7 +21,6 @@ from ansorc.search.features import MACHINE_FEATURES, Features, FeatureSet
 from ansorc.search.features.access import Access, accesses_of, in_panels
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.options import SearchOptions
-from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
 from ansorc.search.space import (
     Space,
@@ -32,6 +31,7 @@ from ansorc.search.space import (
     steps,
 )
 from ansorc.search.space.genes import Genes
+from bench.search.paper_features import PAPER_FEATURES
 from tests.search.features import brute_force
 from tests.search.features.enumerated import Run
 from tests.search.workloads import ZEN, convolution, matmul, smoothing, transpose

@@ -7,10 +7,10 @@ import pytest
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import replay
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles
-from ansorc.search.gpu.default import default_gpu_steps
-from ansorc.search.gpu.description import descriptions, estimated_seconds
+from ansorc.search.gpu.description import descriptions, seconds_of_kernel
 from ansorc.search.gpu.features import GPU_FEATURES
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import (
@@ -86,14 +86,15 @@ def test_the_estimate_stands_where_that_of_cpus_does() -> None:
     genes = sample(sketch, 64, np.random.default_rng(0))
     cycles = estimated_cycles(extract(sketch, genes, H100)).sum(axis=1)
     state, choices = population_state(sketch, genes), choice_values(sketch, genes)
-    wanted = estimated_seconds(state, H100, len(genes), choices).sum(axis=1) * 1e9
+    kernels = descriptions(state, len(genes), choices)
+    wanted = sum(seconds_of_kernel(kernel, H100) for kernel in kernels) * 1e9
     np.testing.assert_allclose(cycles, wanted, rtol=1e-3)
 
 
 @pytest.mark.parametrize("n", [1024, 4096])
 def test_the_default_of_a_product_has_the_tiles_of_an_expert(n: int) -> None:
     computation = small_dags.matmul(n, n, n)
-    state = replay(computation, default_gpu_steps(computation, H100))
+    state = replay(computation, default_steps(computation, H100))
     found, *_ = descriptions(state, 1)  # one kernel more adds up parts, if there are any
     assert 64 <= np.asarray(found.threads).item() <= 512
     assert np.asarray(found.independent).item() >= 16

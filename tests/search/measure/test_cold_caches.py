@@ -11,7 +11,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.base import team_of
-from ansorc.codegen.llvm.binding import optimized_llvm
+from ansorc.codegen.llvm.binding import optimize_llvm
 from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.codegen.llvm.limits import FmaProbe
 from ansorc.errors import TargetError
@@ -96,7 +96,7 @@ def test_arm_has_an_instruction_for_it(line_bytes: int, monkeypatch: pytest.Monk
     seen: list[str] = []
 
     def compiled(text: str, target: Target) -> bytes:
-        seen.append(optimized_llvm(text, target))  # LLVM accepts it
+        seen.append(optimize_llvm(text, target))  # LLVM accepts it
         raise StopIteration
 
     monkeypatch.setattr("ansorc.codegen.llvm.cache_eviction.compile_object", compiled)

@@ -181,9 +181,9 @@ def test_a_promise_that_leaves_a_tensor_is_refused() -> None:
     [
         ({"range": (3, 1)}, "the least value comes first"),
         ({"range": (0, 300), "dtype": "uint8"}, r"the range \(0, 300\) of 'x' is none of uint8"),
-        ({"range": (0.5, 1), "dtype": "int32"}, "is no pair of numbers of int32"),
+        ({"range": (0.5, 1), "dtype": "int32"}, "is not a pair of numbers of int32"),
         ({"range": (0, float("inf"))}, "is none of float32"),
-        ({"range": 3}, "is no pair of numbers of float32"),
+        ({"range": 3}, "is not a pair of numbers of float32"),
         ({"sorted": True, "dtype": "bool"}, "which has no order; leave out sorted=True"),
     ],
 )

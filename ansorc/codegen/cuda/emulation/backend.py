@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ansorc.codegen.base import Backend, Capabilities, MachineLimits, Probe, Probes
-from ansorc.codegen.cuda.counts import counted
+from ansorc.codegen.cuda.counts import count_kernels
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT, emit_cuda, workspace_bytes
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.kernel import EmulatedKernel, EmulatedNetwork
@@ -66,7 +66,7 @@ class _Emulated:
         return CompiledProgram(compile_library(source), source)
 
     def counts(self, function: Function, source: DeviceProgram, target: Target) -> str:
-        return counted(function, source, target)
+        return count_kernels(function, source, target)
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)
@@ -87,29 +87,29 @@ class _Emulated:
     def save_network(
         self, path: Path, plan: NetworkPlan, target: Target, weights: Path | None
     ) -> Artifact:
-        raise _unsaved(plan.signature, target)
+        raise _saving_error(plan.signature, target)
 
     def save_variants(self, path: Path, plan: VariantsPlan, target: Target) -> Artifact:
-        raise _unsaved(plan.signatures[0], target)
+        raise _saving_error(plan.signatures[0], target)
 
     def open_network(
         self, library: Path, signature: Signature, calls: int, weights: Path | None, target: Target
     ) -> EmulatedNetwork:
-        raise _unsaved(signature, target)
+        raise _saving_error(signature, target)
 
     def save(
         self, path: Path, code: CompiledProgram, signature: Signature, target: Target
     ) -> Artifact:
-        raise _unsaved(signature, target)
+        raise _saving_error(signature, target)
 
     def open(self, library: Path, signature: Signature, target: Target) -> EmulatedKernel:
-        raise _unsaved(signature, target)
+        raise _saving_error(signature, target)
 
 
 BACKEND: Backend = _Emulated()
 
 
-def _unsaved(signature: Signature, target: Target) -> BuildError:
+def _saving_error(signature: Signature, target: Target) -> BuildError:
     return BuildError(
         f"'{signature.name}' is emulated, to be checked, and not saved; build it for "
         f"'cuda -arch={target.arch}', or for a CPU, e.g. 'native'"

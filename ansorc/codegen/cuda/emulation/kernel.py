@@ -53,7 +53,7 @@ class EmulatedNetwork:
         """Run the network once; return its status and the seconds of each of its calls here."""
         launches = np.zeros(max(1, len(self._plan.launches)))
         status = self._program.run(self._with_weights(arrays), workspace, seconds=launches)
-        status = status or told_status(self._plan, workspace)
+        status = status or read_status(self._plan, workspace)
         ends = np.cumsum(self._plan.calls)
         parts = np.split(launches[: len(self._plan.launches)], ends[:-1])
         return status, [float(part.sum()) for part in parts]
@@ -66,7 +66,7 @@ class EmulatedNetwork:
         return [*arrays, self._weights] if self._weights.nbytes else list(arrays)
 
 
-def told_status(plan: LaunchPlan, workspace: int | None) -> int:
+def read_status(plan: LaunchPlan, workspace: int | None) -> int:
     """Return the status of the check that failed, by the workspace of a call that is over."""
     if not plan.fault_statuses or workspace is None:
         return 0
@@ -90,7 +90,7 @@ class BoundEmulatedProgram:
     def run(self, calls: int) -> int:
         """Run it so many times; raise CallError in words if the program is wrong."""
         status = self._program.run(self._arrays, self._workspace, calls)
-        return status or told_status(self._plan, self._workspace)
+        return status or read_status(self._plan, self._workspace)
 
     def fetch(self) -> None:
         """The results are in the arrays already."""

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ansorc.codegen.cuda.emulation.compiler import compile_cxx_text
-from ansorc.codegen.cuda.emulation.source import checked_source
+from ansorc.codegen.cuda.emulation.source import sanitizer_source
 from ansorc.codegen.program.device_program import DeviceProgram
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array
@@ -73,7 +73,7 @@ def check_program(
     At most `blocks` blocks of each launch are run, those that come first in the order of `seed`.
     Raise BuildError if the program cannot be compiled or ends by itself.
     """
-    source = checked_source(program, [array.nbytes for array in arrays])
+    source = sanitizer_source(program, [array.nbytes for array in arrays])
     binary = compile_cxx_text(source, "-O1", "-g", "-fno-omit-frame-pointer", *_FLAGS[sanitizer])
     with tempfile.TemporaryDirectory(prefix="ansorc-") as directory:
         path, before, after = (Path(directory, name) for name in ("kernel", "before", "after"))
@@ -87,8 +87,8 @@ def check_program(
             command, capture_output=True, text=True, errors="replace", check=False,
             env={**os.environ, **_OPTIONS},
         )  # fmt: skip
-        if found := _KIND.search(done.stderr):
-            kind = next(filter(None, found.groups()))
+        if match := _KIND.search(done.stderr):
+            kind = next(filter(None, match.groups()))
             return Finding(kind, _lines(done.stderr), done.stderr)
         if done.returncode:
             raise BuildError(f"the emulated program ended with {done.returncode}: {done.stderr}")
@@ -97,8 +97,8 @@ def check_program(
 
 
 def _lines(report: str) -> tuple[int, ...]:
-    found = (int(line["line"] or line["own"]) for line in _LINE.finditer(report))
-    return tuple(dict.fromkeys(found))[:2]
+    numbers = (int(line["line"] or line["own"]) for line in _LINE.finditer(report))
+    return tuple(dict.fromkeys(numbers))[:2]
 
 
 def _read(content: bytes, arrays: Sequence[Array]) -> None:

@@ -46,7 +46,7 @@ def emulation_source(program: DeviceProgram) -> str:
     ])  # fmt: skip
 
 
-def checked_source(program: DeviceProgram, parameter_bytes: Sequence[int]) -> str:
+def sanitizer_source(program: DeviceProgram, parameter_bytes: Sequence[int]) -> str:
     """Return C++ of a program that runs all launches once, with threads, for a sanitizer.
 
     Its arguments are a file with the parameters one after another, a file for what becomes of
@@ -58,8 +58,8 @@ def checked_source(program: DeviceProgram, parameter_bytes: Sequence[int]) -> st
     sizes = ", ".join(map(str, parameter_bytes))
     count = len(parameter_bytes)
     memory = [
-        f"  buffers[{place}] = malloc({size});\n  __builtin_memset(buffers[{place}], 0xff, {size});"
-        for place, size in _workspace(plan).items()
+        f"  buffers[{n}] = malloc({size});\n  __builtin_memset(buffers[{n}], 0xff, {size});"
+        for n, size in _workspace(plan).items()
     ]
     buffers = max(_workspace(plan), default=0) + 1
     return "\n".join([
@@ -111,15 +111,15 @@ def _argument(argument: KernelArgument, plan: LaunchPlan, *, is_split: bool) -> 
         first = f"static_cast<char *>(parameters[{argument.place}])"
         return f"emulation::Argument{{{first} + {argument.offset}}}"
     if is_split:
-        place = list(_places(plan)).index(argument.place)
-        return f"emulation::Argument{{buffers[{place}]}}"
+        number = list(_places(plan)).index(argument.place)
+        return f"emulation::Argument{{buffers[{number}]}}"
     return f"emulation::Argument{{workspace + {argument.place}}}"
 
 
 def _places(plan: LaunchPlan) -> list[int]:
     """The offsets of the arrays in the workspace, in their order."""
     arguments = (argument for launch in plan.launches for argument in launch.arguments)
-    return sorted({one.place for one in arguments if one.kind == "workspace"})
+    return sorted({each.place for each in arguments if each.kind == "workspace"})
 
 
 def _workspace(plan: LaunchPlan) -> dict[int, int]:

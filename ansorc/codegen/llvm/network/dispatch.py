@@ -36,8 +36,8 @@ def _picking(module: ModuleWriter, plan: VariantsPlan) -> str:
     for number, signature in enumerate(signatures):
         kinds = ", ".join(["ptr"] * (len(arrays) + 1))
         module.declare(f"declare i32 @{signature.name}({kinds}, i32)")
-        for n, (place, d) in enumerate(choices):
-            extent, go = signature.params[place].shape[d], f"go{number}.{n}"
+        for n, (param, d) in enumerate(choices):
+            extent, go = signature.params[param].shape[d], f"go{number}.{n}"
             lines += [
                 f"  %is{number}.{n} = icmp eq i64 %extent{n}, {extent}",
                 f"  br i1 %is{number}.{n}, label %{go}, label %next{number}",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ansorc.codegen.llvm.parallel import return_if
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
-from ansorc.codegen.network.plan import KernelCall, NetworkPlan, Place, PlaceKind
+from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.package.signature import FAULT_RECORD, FAULT_STATUS, NOT_OPEN
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.target import Target
@@ -164,17 +164,17 @@ def _preparation(module: ModuleWriter, plan: NetworkPlan, moved: int) -> str:
     made = f"@{derived_symbol(plan)}", plan.derived.nbytes + moved
     _write_advice(writer, *made, _MADV_HUGEPAGE)
     if moved and made[1] >= _HUGE_PAGE_BYTES:
-        place, length = _pages_inside(writer, *made)
+        begin, length = _pages_inside(writer, *made)
         module.functions.append(POPULATE.replace("NAME", plan.name))
         module.declare("declare i64 @llvm.umin.i64(i64, i64)")
-        writer.line(f"call void @{plan.name}.populate(ptr {place}, i64 {length})")
-    for offset, one in plan.derived.weights.items():
-        places = (weights_symbol(plan), one.source), (derived_symbol(plan), offset)
+        writer.line(f"call void @{plan.name}.populate(ptr {begin}, i64 {length})")
+    for offset, weight in plan.derived.weights.items():
+        places = (weights_symbol(plan), weight.source), (derived_symbol(plan), offset)
         operands = [
             f"ptr {writer.emit(f'getelementptr inbounds i8, ptr @{symbol}, i64 {start}')}"
             for symbol, start in places
         ]
-        name = f"{kernel_prefix(plan, numbers[id(one.packer)])}{one.packer.signature.name}"
+        name = f"{kernel_prefix(plan, numbers[id(weight.packer)])}{weight.packer.signature.name}"
         status = writer.emit(f"call i32 @{name}({', '.join(operands)}, ptr null, i32 1)")
         return_if(writer, writer.emit(f"icmp ne i32 {status}, 0"), status)
     if moved:
@@ -188,12 +188,12 @@ def _write_move(writer: FunctionWriter, plan: NetworkPlan, size: int) -> None:
     writer.module.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     stored = f"@{weights_symbol(plan)}"
     _write_advice(writer, stored, size, _MADV_POPULATE_READ)
-    operands = f"ptr align 64 {_moved(writer, plan)}, ptr align 64 {stored}, i64 {size}"
+    operands = f"ptr align 64 {_move_function(writer, plan)}, ptr align 64 {stored}, i64 {size}"
     writer.line(f"call void @llvm.memcpy.p0.p0.i64({operands}, i1 false)")
     _write_advice(writer, stored, size, _MADV_DONTNEED)
 
 
-def _moved(writer: FunctionWriter, plan: NetworkPlan) -> str:
+def _move_function(writer: FunctionWriter, plan: NetworkPlan) -> str:
     base = f"ptr @{derived_symbol(plan)}"
     return writer.emit(f"getelementptr inbounds i8, {base}, i64 {plan.derived.nbytes}")
 
@@ -202,9 +202,9 @@ def _write_advice(writer: FunctionWriter, symbol: str, size: int, advice: int) -
     """Tell the system about the pages inside of `size` bytes, if a huge one may be among them."""
     if size < _HUGE_PAGE_BYTES:
         return
-    place, length = _pages_inside(writer, symbol, size)
+    begin, length = _pages_inside(writer, symbol, size)
     writer.module.declare("declare i32 @madvise(ptr, i64, i32) nounwind")
-    writer.emit(f"call i32 @madvise(ptr {place}, i64 {length}, i32 {advice})")
+    writer.emit(f"call i32 @madvise(ptr {begin}, i64 {length}, i32 {advice})")
 
 
 def _pages_inside(writer: FunctionWriter, symbol: str, size: int) -> tuple[str, int]:
@@ -231,7 +231,7 @@ def _write_entry(
     params = _arrays(plan)
     weights = f"@{weights_symbol(plan)}" if plan.weights.nbytes else "null"
     if where.is_moved:
-        weights = _moved(writer, plan)
+        weights = _move_function(writer, plan)
     if where.is_mapped:
         weights = writer.emit(f"load atomic ptr, ptr @{plan.name}.file acquire, align 8")
         return_if(writer, writer.emit(f"icmp eq ptr {weights}, null"), str(NOT_OPEN))
@@ -291,8 +291,8 @@ def _write_chain(module: ModuleWriter, plan: NetworkPlan, *, is_timed: bool) -> 
             seconds = writer.emit(
                 f"fmul double {writer.emit(f'sitofp i64 {taken} to double')}, 1.0e-9"
             )
-            place = writer.emit(f"getelementptr double, ptr %seconds, i64 {number}")
-            writer.line(f"store double {seconds}, ptr {place}")
+            pointer = writer.emit(f"getelementptr double, ptr %seconds, i64 {number}")
+            writer.line(f"store double {seconds}, ptr {pointer}")
             before = after
         if plan.kernels[call.kernel].signature.faults:
             _write_fault(writer, plan, call, status)
@@ -311,10 +311,10 @@ def _write_fault(writer: FunctionWriter, plan: NetworkPlan, call: KernelCall, st
     lines = [f"i32 {each}, label {copy}" for each in FAULT_STATUS.values()]
     writer.line(f"switch i32 {status}, label {go} [ {' '.join(lines)} ]")
     writer.start_block(copy)
-    own = _pointer(writer, plan, Place(PlaceKind.ARENA, plan.kernel_workspace))
-    record = _pointer(writer, plan, Place(PlaceKind.ARENA, plan.fault_place))
+    workspace = _pointer(writer, plan, BufferSlot(PlaceKind.ARENA, plan.kernel_workspace))
+    record = _pointer(writer, plan, BufferSlot(PlaceKind.ARENA, plan.fault_place))
     for number in range(FAULT_RECORD.elements):
-        source = writer.emit(f"getelementptr i64, ptr {own}, i64 {number}")
+        source = writer.emit(f"getelementptr i64, ptr {workspace}, i64 {number}")
         value = writer.emit(f"load i64, ptr {source}, align 8")
         if number == 0:
             value = writer.emit(f"add i64 {value}, {plan.first_fault(call.kernel)}")
@@ -341,30 +341,30 @@ def _write_call(
     writer: FunctionWriter, plan: NetworkPlan, call: KernelCall, limits: dict[int, str]
 ) -> str:
     signature = plan.kernels[call.kernel].signature
-    operands = [f"ptr {_pointer(writer, plan, place)}" for place in call.arguments]
-    workspace = Place(PlaceKind.ARENA, plan.kernel_workspace)
-    own = _pointer(writer, plan, workspace) if signature.workspace_bytes else "null"
+    operands = [f"ptr {_pointer(writer, plan, slot)}" for slot in call.arguments]
+    workspace = BufferSlot(PlaceKind.ARENA, plan.kernel_workspace)
+    scratch = _pointer(writer, plan, workspace) if signature.workspace_bytes else "null"
     threads = limits[call.threads if plan.is_parallel(call) else 1]
-    listing = ", ".join([*operands, f"ptr {own}", f"i32 {threads}"])
+    listing = ", ".join([*operands, f"ptr {scratch}", f"i32 {threads}"])
     symbol = f"@{kernel_prefix(plan, call.kernel)}{signature.name}"
     return writer.emit(f"call i32 {symbol}({listing})")
 
 
-def _pointer(writer: FunctionWriter, plan: NetworkPlan, place: Place) -> str:
-    match place.kind:
+def _pointer(writer: FunctionWriter, plan: NetworkPlan, slot: BufferSlot) -> str:
+    match slot.kind:
         case PlaceKind.INPUT:
-            return f"%p{place.offset}"
+            return f"%p{slot.offset}"
         case PlaceKind.OUTPUT:
-            return f"%p{len(plan.inputs) + place.offset}"
+            return f"%p{len(plan.inputs) + slot.offset}"
         case PlaceKind.ARENA:
-            return writer.emit(f"getelementptr inbounds i8, ptr %arena, i64 {place.offset}")
+            return writer.emit(f"getelementptr inbounds i8, ptr %arena, i64 {slot.offset}")
         case PlaceKind.WEIGHTS:
-            return writer.emit(f"getelementptr inbounds i8, ptr %weights, i64 {place.offset}")
+            return writer.emit(f"getelementptr inbounds i8, ptr %weights, i64 {slot.offset}")
         case PlaceKind.DERIVED:
             base = f"ptr @{derived_symbol(plan)}"
-            return writer.emit(f"getelementptr inbounds i8, {base}, i64 {place.offset}")
+            return writer.emit(f"getelementptr inbounds i8, {base}, i64 {slot.offset}")
         case PlaceKind.BOUND:
-            symbol = f"@{bound_symbol(plan, place.offset)}"
+            symbol = f"@{bound_symbol(plan, slot.offset)}"
             writer.module.declare(f"{symbol} = external constant i8, align 64")
             return symbol
 

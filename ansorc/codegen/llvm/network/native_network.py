@@ -25,7 +25,7 @@ from ansorc.codegen.network.artifact import (
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.package.runtime_library import runtime_symbols
-from ansorc.codegen.package.symbols import hidden_with_prefix
+from ansorc.codegen.package.symbols import hide_with_prefix
 from ansorc.target import Target
 
 _LEAST_MOVED_BYTES = 4 << 20
@@ -45,12 +45,12 @@ def network_objects(
     `embeds`: for a library that has them inside. With their SHA-256, `file_digest`, they are in a
     file. `prepares`: with what makes the derived weights. Raise BuildError with LLVM's words.
     """
-    moved = _moved_bytes(plan, target) if embeds else 0
+    moved = _count_moved_bytes(plan, target) if embeds else 0
     used = {call.kernel: plan.kernels[call.kernel] for call in plan.calls}
     if prepares:
         used |= dict(enumerate(plan.derived.packers, len(plan.kernels)))
     kernels = [
-        hidden_with_prefix(used[number].code.image, kernel_prefix(plan, number))
+        hide_with_prefix(used[number].code.image, kernel_prefix(plan, number))
         for number in sorted(used)
     ]
     driver = emit_driver(plan, target, file_digest, prepares=prepares, moved=moved)
@@ -59,7 +59,7 @@ def network_objects(
     return NetworkObjects(files, weights_symbol(plan), file_prefix(plan), made)
 
 
-def _moved_bytes(plan: NetworkPlan, target: Target) -> int:
+def _count_moved_bytes(plan: NetworkPlan, target: Target) -> int:
     """How many of the weights inside a library the loader moves to huge pages: all, or none.
 
     Linux maps a file by pages of 4 KiB (docs/decisions/0091).
@@ -91,8 +91,8 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     symbols = {weights_symbol(plan): weights.ctypes.data} if weights.nbytes else {}
     if derived.nbytes:
         symbols[derived_symbol(plan)] = derived.ctypes.data
-    for number, one in enumerate(plan.bound):
-        symbols[bound_symbol(plan, number)] = one.array.ctypes.data
+    for number, weight in enumerate(plan.bound):
+        symbols[bound_symbol(plan, number)] = weight.array.ctypes.data
     if plan.needs_runtime:
         symbols |= runtime_symbols()
     code = link_object_code(network_objects(plan, target).files, symbols)

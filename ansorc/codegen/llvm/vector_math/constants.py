@@ -15,10 +15,10 @@ def parts(value: Fraction, *bits: int) -> list[float]:
 
     A product of a float of b bits and an integer of i bits is exact in a format of b + i bits.
     """
-    found: list[float] = []
+    floats: list[float] = []
     for count in bits:
         _, exponent = math.frexp(value)
         unit = Fraction(2) ** (exponent - count)
-        found.append(float(round(value / unit) * unit))
-        value -= Fraction(found[-1])
-    return found
+        floats.append(float(round(value / unit) * unit))
+        value -= Fraction(floats[-1])
+    return floats

@@ -21,7 +21,7 @@ def product(w: VectorWriter, a: str, b: str) -> Pair:
     """Return a * b exactly; without FMA the factors are cut into halves first."""
     rounded = w.mul(a, b)
     if w.shape.has_fma:
-        return rounded, w.fma(a, b, w.negated(rounded))
+        return rounded, w.fma(a, b, w.negate(rounded))
     a_high, a_low = _halves(w, a)
     b_high, b_low = _halves(w, b)
     error = w.sub(w.mul(a_high, b_high), rounded)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ansorc.codegen.llvm.vector_math.exponential import exp_of_negative
 from ansorc.codegen.llvm.vector_math.vector_writer import VectorWriter
-from ansorc.codegen.llvm.vector_math.whole_registers import looked_up
+from ansorc.codegen.llvm.vector_math.whole_registers import look_up
 
 ERF_RATIO = {
     32: (
@@ -97,7 +97,7 @@ def _erf_in_parts(w: VectorWriter, x: str) -> str:
     size = w.at_most(w.call("fabs", x), 15.49 * _PART)
     part, bits = w.whole_product(size, 1 / _PART, 0)
     distance = w.fma(part, w.number(-_PART), size)
-    *rest, value = (looked_up(w, coefficients, bits) for coefficients in ERF_PARTS)
+    *rest, value = (look_up(w, coefficients, bits) for coefficients in ERF_PARTS)
     for coefficient in reversed(rest):
         value = w.fma(value, distance, coefficient)
     return w.call("copysign", value, x)

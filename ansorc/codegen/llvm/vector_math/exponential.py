@@ -17,7 +17,7 @@ from functools import cache
 
 from ansorc.codegen.llvm.vector_math.constants import LN2, LOG2_E, parts
 from ansorc.codegen.llvm.vector_math.vector_writer import VectorWriter
-from ansorc.codegen.llvm.vector_math.whole_registers import cut_to_one, looked_up, scaled_by_whole
+from ansorc.codegen.llvm.vector_math.whole_registers import cut_to_one, look_up, scale_by_whole
 
 EXP_TAIL = {
     (32, 1): (
@@ -42,14 +42,14 @@ table of so many entries leads; from bench/minimax.py."""
 
 def exp(w: VectorWriter, x: str) -> str:
     """Return e**x; it overflows to infinity and underflows gradually."""
-    x = _bounded(w, x, *_range(w))
-    r, n, bits = _reduced(w, x, 2 * w.shape.bias, w.shape.table)
-    return scaled(w, _power(w, _small(w, r), bits), n, bits)
+    x = _bound(w, x, *_range(w))
+    r, n, bits = _reduce(w, x, 2 * w.shape.bias, w.shape.table)
+    return scale(w, _power(w, _small(w, r), bits), n, bits)
 
 
 def exp2(w: VectorWriter, x: str) -> str:
     """Return 2**x, exact where x is an integer."""
-    return exp2_of_sum(w, _bounded(w, x, -1.2 * w.shape.bias, 1.01 * w.shape.bias), None)
+    return exp2_of_sum(w, _bound(w, x, -1.2 * w.shape.bias, 1.01 * w.shape.bias), None)
 
 
 def exp2_of_sum(w: VectorWriter, high: str, low: str | None) -> str:
@@ -57,7 +57,7 @@ def exp2_of_sum(w: VectorWriter, high: str, low: str | None) -> str:
     n, bits = w.whole(high, 2 * w.shape.bias, w.shape.table)
     rest = w.sub(high, n)
     rest = _small(w, rest) if low is None else w.add(rest, low)
-    return scaled(w, _power(w, w.mul(rest, w.number(float(LN2))), bits), n, bits)
+    return scale(w, _power(w, w.mul(rest, w.number(float(LN2))), bits), n, bits)
 
 
 def expm1(w: VectorWriter, x: str) -> str:
@@ -66,7 +66,7 @@ def expm1(w: VectorWriter, x: str) -> str:
     It is 2**n (exp(r) - 1) + (2**n - 1), in halves, because 2**n may be too large.
     """
     inside = w.at_least(w.at_most(x, _range(w)[1]), -0.8 * (w.shape.mantissa + 1))
-    r, _, bits = _reduced(w, inside, w.shape.bias - 1)
+    r, _, bits = _reduce(w, inside, w.shape.bias - 1)
     half = w.power_of_two(bits)
     sum_of_halves = w.fma(half, _power_minus_one(w, r), w.sub(half, w.number(0.5)))
     is_tiny = w.compare("olt", w.call("fabs", x), w.number(2.0 ** -(w.shape.mantissa + 2)))
@@ -76,10 +76,10 @@ def expm1(w: VectorWriter, x: str) -> str:
 def sigmoid(w: VectorWriter, x: str) -> str:
     """Return 1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)): nothing overflows."""
     low, _ = _range(w)
-    size = w.at_least(w.negated(w.call("fabs", x)), low)
-    r, n, bits = _reduced(w, size, 2 * w.shape.bias, w.shape.table)
+    size = w.at_least(w.negate(w.call("fabs", x)), low)
+    r, n, bits = _reduce(w, size, 2 * w.shape.bias, w.shape.table)
     one = w.number(1.0)
-    raised = scaled(w, _power(w, r, bits), n, bits)
+    raised = scale(w, _power(w, r, bits), n, bits)
     is_negative = w.compare("olt", x, w.number(0.0))
     return w.div(w.select(is_negative, raised, one), w.add(raised, one))
 
@@ -93,17 +93,17 @@ def tanh(w: VectorWriter, x: str) -> str:
 
 def exp_of_negative(w: VectorWriter, x: str) -> str:
     """Return e**x where the result is a normal number."""
-    r, _, bits = _reduced(w, x, w.shape.bias, w.shape.table)
+    r, _, bits = _reduce(w, x, w.shape.bias, w.shape.table)
     return w.mul(_power(w, r, bits), w.power_of_two(_without_fraction(w, bits)))
 
 
-def scaled(w: VectorWriter, value: str, n: str, bits: str) -> str:
+def scale(w: VectorWriter, value: str, n: str, bits: str) -> str:
     """Return value * 2**floor(n), rounded once.
 
     The low bits of `bits` are n + twice the format's bias, times the entries of the table.
     """
     if w.shape.has_scale:
-        return scaled_by_whole(w, value, n)
+        return scale_by_whole(w, value, n)
     bits = _without_fraction(w, bits)
     first = w.bitwise("lshr", bits, w.integer(1))
     second = w.bitwise("sub", bits, first)
@@ -111,8 +111,8 @@ def scaled(w: VectorWriter, value: str, n: str, bits: str) -> str:
     return w.mul(w.mul(value, w.power_of_two(first)), w.power_of_two(second))
 
 
-def _bounded(w: VectorWriter, x: str, low: float, high: float) -> str:
-    """Return `x`, not beyond these bounds unless `scaled` takes an n of any size."""
+def _bound(w: VectorWriter, x: str, low: float, high: float) -> str:
+    """Return `x`, not beyond these bounds unless `scale` takes an n of any size."""
     return x if w.shape.has_scale else w.at_least(w.at_most(x, high), low)
 
 
@@ -126,7 +126,7 @@ def _power(w: VectorWriter, r: str, bits: str) -> str:
     power = _power_minus_one(w, r, w.shape.table)
     if w.shape.table == 1:
         return w.add(power, w.number(1.0))
-    root = looked_up(w, _roots_of_two(w.shape.table), bits)
+    root = look_up(w, _roots_of_two(w.shape.table), bits)
     return w.fma(root, power, root)
 
 
@@ -137,7 +137,7 @@ def _power_minus_one(w: VectorWriter, r: str, steps: int = 1) -> str:
 
 
 def _expm1_of_positive(w: VectorWriter, x: str) -> str:
-    r, _, bits = _reduced(w, x, w.shape.bias)
+    r, _, bits = _reduce(w, x, w.shape.bias)
     factor = w.power_of_two(bits)
     return w.fma(factor, _power_minus_one(w, r), w.sub(factor, w.number(1.0)))
 
@@ -147,7 +147,7 @@ def _range(w: VectorWriter) -> tuple[float, float]:
     return (-104.5, 89.0) if w.shape.bits == 32 else (-746.0, 710.0)
 
 
-def _reduced(w: VectorWriter, x: str, bias: int, steps: int = 1) -> tuple[str, str, str]:
+def _reduce(w: VectorWriter, x: str, bias: int, steps: int = 1) -> tuple[str, str, str]:
     """Return r, n, a multiple of 1 / steps, and bits whose lowest are (n + bias) * steps."""
     n, bits = w.whole_product(x, float(LOG2_E), bias, steps)
     digits = w.shape.mantissa + 1

@@ -37,10 +37,10 @@ def lane_by_lane(w: VectorWriter, name: str, operands: Sequence[str]) -> tuple[s
         "  %i = phi i32 [0, %large], [%following, %lane]",
         f"  %found = phi {kind} [poison, %large], [%more, %lane]",
         *(
-            f"  {one} = extractelement {kind} {operand}, i32 %i"
-            for one, operand in zip(ones, operands, strict=True)
+            f"  {lane} = extractelement {kind} {operand}, i32 %i"
+            for lane, operand in zip(ones, operands, strict=True)
         ),
-        f"  %value = call {element} @{symbol}({', '.join(f'{element} {one}' for one in ones)})",
+        f"  %value = call {element} @{symbol}({', '.join(f'{element} {lane}' for lane in ones)})",
         f"  %more = insertelement {kind} %found, {element} %value, i32 %i",
         "  %following = add nuw nsw i32 %i, 1",
         f"  %is_last = icmp eq i32 %following, {shape.lanes}",

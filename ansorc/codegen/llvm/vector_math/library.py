@@ -57,7 +57,7 @@ def math_function(name: str, shape: VectorShape) -> MathFunction:
     return MathFunction(symbol, text, tuple(code.declarations), instructions)
 
 
-def written_in_place(
+def write_in_place(
     name: str, shape: VectorShape, operands: Sequence[str], emit: Callable[[str], str]
 ) -> str:
     """Write the code of a function without branches by `emit`; return the name of its result.

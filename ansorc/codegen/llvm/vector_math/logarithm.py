@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ansorc.codegen.llvm.vector_math.constants import LN2, LOG2_E, parts
 from ansorc.codegen.llvm.vector_math.double_length import fast_sum
 from ansorc.codegen.llvm.vector_math.vector_writer import VectorWriter
-from ansorc.codegen.llvm.vector_math.whole_registers import looked_up
+from ansorc.codegen.llvm.vector_math.whole_registers import look_up
 
 LOG_TAIL = {
     32: (
@@ -98,14 +98,14 @@ class Mantissa(NamedTuple):
 
 def log(w: VectorWriter, x: str) -> str:
     """Return the natural logarithm: -inf of 0, NaN of negative numbers."""
-    normal, shift = normalized(w, x)
+    normal, shift = normalize(w, x)
     split = split_float(w, normal, shift, least_mantissa(w))
     return _outside(w, x, _sum(w, split.e, _mantissa(w, split, None)))
 
 
 def log2(w: VectorWriter, x: str) -> str:
     """Return the logarithm to base 2, exact for powers of two."""
-    normal, shift = normalized(w, x)
+    normal, shift = normalize(w, x)
     split = split_float(w, normal, shift, least_mantissa(w))
     base, large = _mantissa(w, split, None)
     tail = _tail(w, large)
@@ -132,7 +132,7 @@ def log1p(w: VectorWriter, x: str) -> str:
     return w.select(is_tiny, x, result)
 
 
-def normalized(w: VectorWriter, x: str) -> tuple[str, str]:
+def normalize(w: VectorWriter, x: str) -> tuple[str, str]:
     """Return a normal number x * 2**s, and s."""
     shift = w.shape.mantissa + 1
     is_small = w.compare("olt", x, w.number(2.0**w.shape.min_exponent))
@@ -170,7 +170,7 @@ def inverse(w: VectorWriter, split: FloatParts) -> tuple[str, str]:
     """Return c near 1 / mantissa, and -log(c)."""
     part = w.bitwise("lshr", split.digits, w.integer(w.shape.mantissa - 4))
     factors, logarithms = INVERSES[w.shape.bits]
-    return looked_up(w, factors, part), looked_up(w, logarithms, part)
+    return look_up(w, factors, part), look_up(w, logarithms, part)
 
 
 def _mantissa(w: VectorWriter, split: FloatParts, added: str | None) -> Mantissa:

@@ -18,7 +18,7 @@ from ansorc.codegen.llvm.vector_math.logarithm import (
     has_inverses,
     inverse,
     least_mantissa,
-    normalized,
+    normalize,
     split_float,
 )
 from ansorc.codegen.llvm.vector_math.vector_writer import VectorWriter
@@ -50,7 +50,7 @@ def pow(w: VectorWriter, x: str, y: str) -> str:
     half = w.mul(y, w.number(0.5))
     is_whole = w.compare("oeq", w.call("floor", y), y)
     is_odd = w.both(is_whole, w.compare("une", w.call("floor", half), half))
-    result = w.flipped(result, w.select_bits(is_odd, w.sign_of(x), w.integer(0)))
+    result = w.flip_sign(result, w.select_bits(is_odd, w.sign_of(x), w.integer(0)))
     infinity, one = w.number(math.inf), w.number(1.0)
     is_negative = w.both(w.compare("olt", x, w.number(0.0)), w.compare("one", size, infinity))
     has_root = w.compare("une", w.call("floor", y), y)
@@ -63,23 +63,23 @@ def pow(w: VectorWriter, x: str, y: str) -> str:
 def _power32(w: VectorWriter, size: str, y: str) -> str:
     """Leave float32 for the logarithm and its product with y, whose fraction is exact enough."""
     d = w.double()
-    normal, shift = normalized(w, size)
+    normal, shift = normalize(w, size)
     split = split_float(w, normal, shift, least_mantissa(w))
-    e, factor = (w.widened(part) for part in (_at_ends(w, size, split.e), y))
+    e, factor = (w.widen(part) for part in (_at_ends(w, size, split.e), y))
     total = d.mul(factor, _log2_of_mantissa(w, split, e))
     bounded = d.at_least(d.at_most(total, 140.0), -160.0)
     n, _ = d.whole(bounded, 0, w.shape.table)
-    return exp2_of_sum(w, w.narrowed(n), w.narrowed(d.sub(bounded, n)))
+    return exp2_of_sum(w, w.narrow(n), w.narrow(d.sub(bounded, n)))
 
 
 def _log2_of_mantissa(w: VectorWriter, split: FloatParts, e: str) -> str:
     """Return e + log2 of the mantissa, in float64, to 33 bits."""
     d = w.double()
-    mantissa = w.widened(split.mantissa)
+    mantissa = w.widen(split.mantissa)
     if not has_inverses(w):
         fraction = d.sub(mantissa, d.number(1.0))
         return d.fma(fraction, d.polynomial(LOG2_RATIO, fraction), e)
-    near, base = (w.widened(part) for part in inverse(w, split))
+    near, base = (w.widen(part) for part in inverse(w, split))
     rest = d.fma(mantissa, near, d.number(-1.0))
     logarithm = d.fma(rest, d.polynomial(LOG_RATIO, rest), base)
     return d.fma(logarithm, d.number(float(LOG2_E)), e)
@@ -97,7 +97,7 @@ def _power64(w: VectorWriter, size: str, y: str) -> str:
 
 def _log2(w: VectorWriter, x: str) -> Pair:
     """Return log2(x) of a positive number to about 65 bits."""
-    normal, shift = normalized(w, x)
+    normal, shift = normalize(w, x)
     split = split_float(w, normal, shift, ROOT_HALF)
     s = _quotient(w, w.sub(split.mantissa, w.number(1.0)))
     z, z_error = product(w, s[0], s[0])

@@ -18,21 +18,21 @@ from ansorc.codegen.llvm.vector_math.vector_writer import VectorWriter
 
 def fmod(w: VectorWriter, x: str, y: str) -> str:
     """Return what x / y, cut to an integer, leaves, with the sign of `x`, as C has it."""
-    return w.flipped(_rest(w, x, y), w.sign_of(x))
+    return w.flip_sign(_rest(w, x, y), w.sign_of(x))
 
 
 def mod(w: VectorWriter, x: str, y: str) -> str:
     """Return what x / y, rounded down, leaves, with the sign of `y` (of zeros too), as NumPy."""
     rest = _rest(w, x, y)
     turned = w.sub(w.call("fabs", y), rest)
-    return w.flipped(w.select(_is_turned(w, x, y, rest), turned, rest), w.sign_of(y))
+    return w.flip_sign(w.select(_is_turned(w, x, y, rest), turned, rest), w.sign_of(y))
 
 
 def floor_divide(w: VectorWriter, x: str, y: str) -> str:
     """Return x / y rounded down, as Python, NumPy and PyTorch do: by what the division leaves."""
     rest = _rest(w, x, y)
     plain, zero = w.div(x, y), w.number(0.0)
-    quotient = w.div(w.sub(x, w.flipped(rest, w.sign_of(x))), y)
+    quotient = w.div(w.sub(x, w.flip_sign(rest, w.sign_of(x))), y)
     lower = w.sub(quotient, w.number(1.0))
     quotient = w.select(_is_turned(w, x, y, rest), lower, quotient)
     whole = w.call("floor", quotient)
@@ -57,7 +57,7 @@ def _rest(w: VectorWriter, x: str, y: str) -> str:
     """
     size, step = w.call("fabs", x), w.call("fabs", y)
     quotient = w.div(size, step)
-    rest = _left(w, size, w.call("floor", quotient), step)
+    rest = _subtract_multiple(w, size, w.call("floor", quotient), step)
     rest = _not_negative(w, rest, step)
     rest = w.select(w.compare("olt", size, step), size, rest)
     is_number = w.both(
@@ -92,7 +92,7 @@ def _by_steps(w: VectorWriter, size: str, step: str) -> str:
     """Write the loop: each round divides by the step, times 2^n where that overflows."""
     code, kind = w.code, w.shape.float_type
     code.lines += ["  br label %step", "step:"]
-    place = len(code.lines)
+    phi_line = len(code.lines)
     code.lines.append("")  # the rest, which depends on what the round leaves
     divisor = step
     for exponent in (w.shape.bias - 1, 100):
@@ -101,8 +101,8 @@ def _by_steps(w: VectorWriter, size: str, step: str) -> str:
         larger = w.mul(divisor, w.number(2.0**exponent))
         divisor = w.select(overflows, larger, divisor)
     whole = w.call("roundeven", w.div("%rest", divisor))
-    left = _left(w, "%rest", whole, divisor)
-    code.lines[place] = f"  %rest = phi {kind} [{size}, %large], [{left}, %step]"
+    left = _subtract_multiple(w, "%rest", whole, divisor)
+    code.lines[phi_line] = f"  %rest = phi {kind} [{size}, %large], [{left}, %step]"
     goes_on = any_lane(w, w.compare("oge", w.call("fabs", left), step))
     code.lines += [f"  br i1 {goes_on}, label %step, label %last", "last:"]
     return _not_negative(w, left, step)
@@ -112,13 +112,13 @@ def _not_negative(w: VectorWriter, rest: str, step: str) -> str:
     return w.select(w.compare("olt", rest, w.number(0.0)), w.add(rest, step), rest)
 
 
-def _left(w: VectorWriter, total: str, count: str, each: str) -> str:
+def _subtract_multiple(w: VectorWriter, total: str, count: str, each: str) -> str:
     """Return total - count * each, which is a float, without rounding anything."""
     if w.shape.has_fma:
-        return w.fma(w.negated(count), each, total)
+        return w.fma(w.negate(count), each, total)
     if w.shape.bits == 64:
         taken, error = product(w, count, each)
         return w.sub(w.sub(total, taken), error)
     d = w.double()
-    total, count, each = (w.widened(value) for value in (total, count, each))
-    return w.narrowed(d.sub(total, d.mul(count, each)))
+    total, count, each = (w.widen(value) for value in (total, count, each))
+    return w.narrow(d.sub(total, d.mul(count, each)))

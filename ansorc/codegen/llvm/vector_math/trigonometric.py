@@ -35,15 +35,15 @@ COS_TAIL = {
 
 def sin(w: VectorWriter, x: str) -> str:
     """Return the sine of x where |x| <= limit(w)."""
-    result, quadrant = _turned(w, w.call("fabs", x), 0)
+    result, quadrant = _turn(w, w.call("fabs", x), 0)
     sign = w.bitwise("xor", _sign(w, quadrant), w.sign_of(x))
-    return w.flipped(result, sign)
+    return w.flip_sign(result, sign)
 
 
 def cos(w: VectorWriter, x: str) -> str:
     """Return the cosine of x where |x| <= limit(w)."""
-    result, quadrant = _turned(w, w.call("fabs", x), 1)
-    return w.flipped(result, _sign(w, quadrant))
+    result, quadrant = _turn(w, w.call("fabs", x), 1)
+    return w.flip_sign(result, _sign(w, quadrant))
 
 
 def limit(w: VectorWriter) -> float:
@@ -53,7 +53,7 @@ def limit(w: VectorWriter) -> float:
     return 1e4 if w.shape.bits == 32 else 1e6
 
 
-def _turned(w: VectorWriter, size: str, quarters: int) -> tuple[str, str]:
+def _turn(w: VectorWriter, size: str, quarters: int) -> tuple[str, str]:
     """Return |sin| of (`size` + `quarters` pi/2), and an integer whose bit 1 tells its sign."""
     n, bits = w.whole_product(size, float(1 / HALF_PI), quarters)
     r = size

@@ -100,12 +100,12 @@ class VectorWriter:
         """Return the writer of the same code on as many lanes of 64 bits."""
         return VectorWriter(replace(self.shape, bits=64, has_scale=False, table=1), self.code)
 
-    def widened(self, value: str) -> str:
+    def widen(self, value: str) -> str:
         """Return a float32 as the float64 of the same value, for the writer `double`."""
         wide = self.double().shape.float_type
         return self.code.emit(f"fpext {self.shape.float_type} {value} to {wide}")
 
-    def narrowed(self, value: str) -> str:
+    def narrow(self, value: str) -> str:
         """Return a float64 of the writer `double` rounded to float32."""
         wide = self.double().shape.float_type
         return self.code.emit(f"fptrunc {wide} {value} to {self.shape.float_type}")
@@ -139,7 +139,7 @@ class VectorWriter:
     def div(self, a: str, b: str) -> str:
         return self._float("fdiv", a, b)
 
-    def negated(self, a: str) -> str:
+    def negate(self, a: str) -> str:
         return self.code.emit(f"fneg {self.shape.float_type} {a}")
 
     def fma(self, a: str, b: str, c: str) -> str:
@@ -196,8 +196,8 @@ class VectorWriter:
 
     def has_bit(self, a: str, bit: int) -> str:
         """Return the mask of the integers with a bit that is set in `bit`."""
-        found = self.bitwise("and", a, self.integer(bit))
-        return self.code.emit(f"icmp ne {self.shape.int_type} {found}, {self.integer(0)}")
+        masked = self.bitwise("and", a, self.integer(bit))
+        return self.code.emit(f"icmp ne {self.shape.int_type} {masked}, {self.integer(0)}")
 
     def select_bits(self, mask: str, a: str, b: str) -> str:
         return self._select(self.shape.int_type, mask, a, b)
@@ -206,7 +206,7 @@ class VectorWriter:
         """Return the bits of `x` without all but the sign."""
         return self.bitwise("and", self.to_bits(x), self.integer(-(1 << (self.shape.bits - 1))))
 
-    def flipped(self, x: str, sign: str) -> str:
+    def flip_sign(self, x: str, sign: str) -> str:
         """Return `x` with its sign changed where the bits `sign` have it set."""
         return self.from_bits(self.bitwise("xor", self.to_bits(x), sign))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ansorc.codegen.llvm.vector_math.vector_writer import VectorWriter
 
 
-def scaled_by_whole(w: VectorWriter, value: str, n: str) -> str:
+def scale_by_whole(w: VectorWriter, value: str, n: str) -> str:
     """Return value * 2**floor(n), rounded once; NaN for n = NaN (`vscalef` of AVX-512)."""
     return _avx512(w, "scalef", (value, n), "")
 
@@ -22,7 +22,7 @@ def cut_to_one(w: VectorWriter, value: str) -> str:
     return _avx512(w, "range", (value, w.number(1.0)), f"i32 {smaller_with_sign_of_first}, ")
 
 
-def looked_up(w: VectorWriter, table: Sequence[float], index: str) -> str:
+def look_up(w: VectorWriter, table: Sequence[float], index: str) -> str:
     """Return the entries of `table` that the low bits of the integers `index` number.
 
     16 entries, or 8 where there is AVX2 only: what one or two registers hold.
@@ -45,7 +45,7 @@ def looked_up(w: VectorWriter, table: Sequence[float], index: str) -> str:
         w.code.emit(f"call {kind} {name}({', '.join([halves[0], f'{numbers} {i}', *halves[1:]])})")
         for i in _cut(w, index, integer, lanes)
     ]
-    return _joined(w, parts, element, lanes)
+    return _join(w, parts, element, lanes)
 
 
 def _avx512(w: VectorWriter, operation: str, operands: tuple[str, str], choice: str) -> str:
@@ -58,7 +58,7 @@ def _avx512(w: VectorWriter, operation: str, operands: tuple[str, str], choice: 
     rest = f"{choice}{kind} poison, {mask} -1, i32 4"
     pairs = zip(*(_cut(w, operand, element, lanes) for operand in operands), strict=True)
     parts = [w.code.emit(f"call {kind} {name}({kind} {a}, {kind} {b}, {rest})") for a, b in pairs]
-    return _joined(w, parts, element, lanes)
+    return _join(w, parts, element, lanes)
 
 
 def _float(w: VectorWriter) -> str:
@@ -73,23 +73,25 @@ def _cut(w: VectorWriter, value: str, element: str, size: int) -> list[str]:
     if lanes == 1:
         return [w.code.emit(f"insertelement <{size} x {element}> poison, {element} {value}, i32 0")]
     starts = range(0, lanes, size)
-    return [_chosen(w, value, "poison", (element, lanes), range(s, s + size)) for s in starts]
+    return [_choose_lanes(w, value, "poison", (element, lanes), range(s, s + size)) for s in starts]
 
 
-def _joined(w: VectorWriter, parts: Sequence[str], element: str, size: int) -> str:
+def _join(w: VectorWriter, parts: Sequence[str], element: str, size: int) -> str:
     """Undo `_cut`."""
     lanes = w.shape.lanes
     if lanes == 1:
         return w.code.emit(f"extractelement <{size} x {element}> {parts[0]}, i32 0")
     while len(parts) > 1:
         pairs = zip(parts[::2], [*parts[1::2], "poison"], strict=False)
-        parts = [_chosen(w, a, b, (element, size), range(2 * size)) for a, b in pairs]
+        parts = [_choose_lanes(w, a, b, (element, size), range(2 * size)) for a, b in pairs]
         size *= 2
     (whole,) = parts
-    return whole if size == lanes else _chosen(w, whole, "poison", (element, size), range(lanes))
+    return (
+        whole if size == lanes else _choose_lanes(w, whole, "poison", (element, size), range(lanes))
+    )
 
 
-def _chosen(w: VectorWriter, a: str, b: str, of: tuple[str, int], lanes: range) -> str:
+def _choose_lanes(w: VectorWriter, a: str, b: str, of: tuple[str, int], lanes: range) -> str:
     """Return these lanes of `a` followed by `b`."""
     element, size = of
     limit = size if b == "poison" else 2 * size

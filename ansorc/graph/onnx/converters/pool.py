@@ -28,7 +28,7 @@ def _max_pool(call: NodeCall) -> str | Sequence[str]:
         return call.add(f"max_pool{rank}d", [call.input(0)], **options)
     options["padding"] = _margins(call)
     options["columns_first"] = bool(call.attribute("storage_order", 0))
-    return call.builder.add_many("max_pool_places", [call.input(0)], ("", ""), **options)
+    return call.builder.add_many("max_pool_with_indices", [call.input(0)], ("", ""), **options)
 
 
 def _lp_pool(call: NodeCall) -> str:

@@ -59,7 +59,7 @@ def _max_pool(rank: int) -> TorchConverter:
             return found if len(call.node.results) == 1 else [found]
         if is_ceil:
             call.refuse("the places of maxima with ceil_mode are not supported")
-        names = call.builder.add_many("max_pool_places", [data], ("", ""), **options)
+        names = call.builder.add_many("max_pool_with_indices", [data], ("", ""), **options)
         image = int(np.prod(call.type("self").shape[-rank:]))
         places = call.add("floor_mod", [names[1], call.scalar(image, names[1])])
         return [call.reshape(one, call.result.shape) for one in (names[0], places)]

@@ -223,7 +223,7 @@ class _SharedCopy:
         if not self.registers:
             return self.whole()
         return _with_stores(
-            self.stmt, lambda old: replace(old, buffer=self._held(old), indices=self._place(old))
+            self.stmt, lambda old: replace(old, buffer=self._hold(old), indices=self._place(old))
         )
 
     def end(self) -> list[Stmt]:
@@ -232,11 +232,11 @@ class _SharedCopy:
             return []
         return [
             _with_stores(
-                self.stmt, lambda old: replace(old, value=Load(self._held(old), self._place(old)))
+                self.stmt, lambda old: replace(old, value=Load(self._hold(old), self._place(old)))
             )
         ]
 
-    def _held(self, store: Store) -> Buffer:
+    def _hold(self, store: Store) -> Buffer:
         return self.registers[id(store)]
 
     def _place(self, store: Store) -> tuple[Expr, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite, walk
-from ansorc.ir.passes.code_size import emitted_statements
+from ansorc.ir.passes.code_size import count_statements
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Store, statements
 from ansorc.ir.substitute import free_vars
 
@@ -43,7 +43,7 @@ def unroll_private(function: Function) -> Function:
     def rule(old: Node) -> Node | None:
         if not isinstance(old, For) or old.kind is not LoopKind.SERIAL:
             return None
-        if old.var.name not in names or old.extent * emitted_statements(old.body) > _STATEMENTS:
+        if old.var.name not in names or old.extent * count_statements(old.body) > _STATEMENTS:
             return None
         return replace(old, kind=LoopKind.UNROLLED)
 

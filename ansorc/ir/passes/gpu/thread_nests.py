@@ -48,7 +48,7 @@ def normalize_thread_nest(function: Function) -> Function:
 
     Raise BuildError if blocks would be started inside a loop.
     """
-    body = map_kernels(function.body, _gathered)
+    body = map_kernels(function.body, _gather)
     return function if body is function.body else replace(function, body=body)
 
 
@@ -63,7 +63,7 @@ def map_kernels(body: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
             return change(body)
 
 
-def _gathered(nest: Stmt) -> Stmt:
+def _gather(nest: Stmt) -> Stmt:
     loops: dict[str, For] = {}
     for part in statements(nest):
         if isinstance(part, For) and part.kind is LoopKind.BOUND:

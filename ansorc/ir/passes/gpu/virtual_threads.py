@@ -167,12 +167,12 @@ def _with_copies(stmt: Stmt, copies: Mapping[Buffer, Buffer], thread: Var) -> St
 
     Buffers that `stmt` itself allocates, as under a guard, are its own already.
     """
-    own = {part.buffer for part in statements(stmt) if isinstance(part, Allocate)}
+    allocated = {part.buffer for part in statements(stmt) if isinstance(part, Allocate)}
 
     def rule(old: Node) -> Node | None:
         match old:
             case Load(buffer, indices) | Store(buffer, indices) if (
-                buffer in copies and buffer not in own
+                buffer in copies and buffer not in allocated
             ):
                 return replace(old, buffer=copies[buffer], indices=(thread, *indices))
             case _:

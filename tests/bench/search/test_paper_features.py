@@ -11,8 +11,8 @@ from ansorc.lang import ComputeDAG, compute, placeholder, reduce_axis
 from ansorc.lang import sum as total
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
-from ansorc.search.paper.features import PAPER_FEATURES
 from ansorc.target import Target
+from bench.search.paper_features import PAPER_FEATURES
 from tests.search.workloads import ZEN, matmul
 
 CUBE = 512**3

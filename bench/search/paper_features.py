@@ -26,7 +26,8 @@ from ansorc.search.features.columns import (
 from ansorc.search.features.feature_set import FeatureSet
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, product
 from ansorc.search.features.operations import operation_counts
-from ansorc.search.paper.accesses import (
+from ansorc.target import Target
+from bench.search.paper_accesses import (
     BUFFERS,
     AccessFeatures,
     PaperOperations,
@@ -34,7 +35,6 @@ from ansorc.search.paper.accesses import (
     earlier_statements,
     paper_operations,
 )
-from ansorc.target import Target
 
 POSITIONS = (
     "inner_space", "middle_space", "outer_space", "inner_reduce", "middle_reduce", "outer_reduce",
