@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ansorc.compare.figures import largest_error
 from ansorc.compare.program import SideProgram
 from ansorc.compare.serving import JsonFields, serve
 from bench.gaps.sides import BESIDE, SIDES, operands
-from bench.peers.checked_sides import largest_error
 
 _LEAST_CALLS, _WARM_UP = 11, 3
 

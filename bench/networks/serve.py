@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ansorc.compare.figures import largest_error
 from ansorc.compare.serving import JsonFields, serve
 from bench.networks.sides import SIDES, NetworkRequest, Run
-from bench.peers.checked_sides import largest_error
 
 _WARM_UP = 3
 

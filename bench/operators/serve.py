@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ansorc.compare.figures import largest_error
 from ansorc.compare.program import Clocked
 from ansorc.compare.serving import JsonFields, serve
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES, OperatorRequest, reference
-from bench.peers.checked_sides import largest_error
 
 _CHOOSING_S = 0.02
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ansorc.compare.side import Gap, Side
 from ansorc.compare.turns import Turns, take_turns
@@ -15,18 +12,11 @@ from bench.peers import ROOT, PeerInfo
 
 TOLERANCE = 1e-4
 """Of an output, as a share of its largest element."""
-Array = np.ndarray[Any, Any]
 
 
 def make_side(name: str, threads: int, log: Path, server: str) -> Side:
     """Return a side that the module `server` serves, given the side's name."""
     return Side(PeerInfo(name, name, name), threads, log, server, ROOT)
-
-
-def largest_error(result: Array, expected: Array) -> float:
-    """Return the largest deviation as a share of the largest element expected."""
-    largest = float(np.max(np.abs(expected))) or 1.0
-    return float(np.max(np.abs(result - expected))) / largest
 
 
 def refuse_wrong(error: float, tolerance: float = TOLERANCE) -> None:

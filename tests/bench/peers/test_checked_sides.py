@@ -1,15 +1,14 @@
-"""Sides of the comparisons of operators and networks: their largest error, and their turns."""
+"""Sides of the comparisons of operators and networks: whether they are right, and their turns."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ansorc.compare.side import Gap, PeerInfo, Side
-from bench.peers.checked_sides import largest_error, refuse_wrong, time_in_turns
+from bench.peers.checked_sides import refuse_wrong, time_in_turns
 
 
 class MadeSide(Side):
@@ -35,11 +34,6 @@ def test_sides_are_timed_in_turns(tmp_path: Path) -> None:
     seconds, gaps = time_in_turns(sides, 3, 0.5, 60.0)
     assert seconds == {"steady": [1.0, 2.0, 3.0]}
     assert gaps == {"dying": "it died"}
-
-
-def test_errors_are_a_share_of_the_largest_element() -> None:
-    assert largest_error(np.array([1.0, -8.0]), np.array([1.5, -10.0])) == 0.2
-    assert largest_error(np.array([0.25]), np.array([0.0])) == 0.25
 
 
 @pytest.mark.parametrize("error", [2e-4, float("nan"), float("inf")])
