@@ -13,6 +13,8 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from ansorc.ir.arith.affine import Linear, affine
+from ansorc.ir.arith.cut_off import CutOff, cut_off
+from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
@@ -103,9 +105,12 @@ def _region(
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, spot, is_shared=is_shared)
         indices = reader.op.indices
+        ranges = {
+            axis.name: (0, axis.extent - 1) for axis in (*reader.op.axes, *reader.op.reduce_axes)
+        }
         for columns in (indices[b.name] for b in source.buffers if b.name in indices):
             for box, column in zip(boxes, columns, strict=True):
-                box += [_index_box(index, axes) for index in column]
+                box += [_index_box(index, axes, ranges) for index in column]
     return tuple(_hull(box, extent) for box, extent in zip(boxes, shape, strict=True))
 
 
@@ -250,12 +255,36 @@ def _over_threads(
     return wider
 
 
-def _index_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
+def _index_box(index: Expr, axes: dict[str, IndexBounds], ranges: Ranges) -> IndexBounds:
     if isinstance(index, Var) and index.name in axes:
         return axes[index.name]
-    form = affine(index)
+    form, cut = affine(index), None
+    if form is None and (cut := cut_off(index)) is not None:
+        form = affine(cut.value)
     if form is None:
         return _quotient_box(index, axes)
+    box = _linear_box(form, axes)
+    return box if cut is None or box.low is None else _box_within(box, form, cut, ranges)
+
+
+def _box_within(box: IndexBounds, form: Linear[str], cut: CutOff, ranges: Ranges) -> IndexBounds:
+    """Return a box of the values of `form` cut off at limits; its own box is `box`.
+
+    With some constant `form` is never cut off, and cutting off moves it at most there: the box
+    from one to the other holds all values. There may be no such constant.
+    """
+    spans = [(factor * end for end in ranges[axis]) for axis, factor in form.terms.items()]
+    ends = [sorted(span) for span in spans]
+    least = cut.low - sum(low for low, _ in ends)
+    most = cut.high - sum(high for _, high in ends)
+    if least > most:
+        return IndexBounds(None, None)
+    shift = int(min(max(form.constant, least), most)) - form.constant
+    start = box.start if shift > 0 else add(box.start, shift)
+    return IndexBounds(box.low, add(box.width, abs(shift)), start=start)
+
+
+def _linear_box(form: Linear[str], axes: dict[str, IndexBounds]) -> IndexBounds:
     low: Linear[Quotient] = Linear()
     width: Extent = 1
     start: Extent = form.constant

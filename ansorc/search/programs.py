@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.package.signature import MeasuredProgram
 from ansorc.errors import BuildError, RecordError, TargetError
@@ -67,7 +67,7 @@ class Program:
 _BY_HAND = Program((), "schedule by hand")
 
 
-def build(
+def compile_operator(
     program: State | ComputeDAG | Task,
     target: Target | str | None = None,
     name: str = "",
@@ -88,10 +88,10 @@ def build(
         backend_of(task.target)
         by_hand = replace(_BY_HAND, check_indices=check_indices)
         return _compiled(program, task, task.name, by_hand)
-    return build_program(task, replace(default_program(task), check_indices=check_indices))
+    return compile_program(task, replace(default_program(task), check_indices=check_indices))
 
 
-def build_program(task: Task, program: Program, name: str = "") -> Module:
+def compile_program(task: Task, program: Program, name: str = "") -> Module:
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
     backend_of(task.target)
     return _compiled(replay(task.dag, program.steps), task, name or task.name, program)
@@ -235,7 +235,7 @@ def _compiled(state: State, task: Task, name: str, program: Program = _BY_HAND) 
         write_schedule(dump, state)
     _LOG.info("building %s for %s: %s", name, task.target.text, program.origin)
     function = replace(lower(state, name), checks_indices=program.check_indices)
-    return build_function(
+    return compile_module(
         function, task.target, flops=task.dag.flops, packings=packings(state),
         records=program.records, threads=program.threads, dump=dump,
     )  # fmt: skip

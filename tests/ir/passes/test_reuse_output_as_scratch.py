@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc import ops
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG
@@ -94,5 +94,5 @@ def test_results_are_right_and_nothing_else_is_touched(
     poison = np.nan if output.dtype.is_float else 85
     result = np.full(output.shape, poison, output.dtype.numpy)
     arrays = [guarded(each, at_end=bool(seed % 2)) for each in (*inputs, result)]
-    build_function(lower(replay(dag, chosen)), target)(*arrays)
+    compile_module(lower(replay(dag, chosen)), target)(*arrays)
     np.testing.assert_allclose(arrays[-1], evaluate(dag, inputs)[0], rtol=3e-4, atol=3e-4)
