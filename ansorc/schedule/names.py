@@ -54,7 +54,7 @@ class Names:
             prefix = self._begins[is_read] = _Prefix(self._begin(is_read=is_read))
         translated: list[Step] = []
         for step in steps:
-            known = _without_numbers(step)
+            known = without_numbers(step)
             if known not in prefix.following:
                 try:
                     renamed = step.rename(prefix.names)
@@ -86,7 +86,7 @@ def _rename(steps: Sequence[Step], names: Renaming) -> Steps:
     return tuple(renamed)
 
 
-def _without_numbers(step: Step) -> Step:
+def without_numbers(step: Step) -> Step:
     """Return the step without lengths of splits and values of pragmas: no name depends on them."""
     if isinstance(step, Split):
         return replace(step, lengths=(0,) * len(step.lengths))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 
+from ansorc.errors import ScheduleError
 from ansorc.ir.verify import verify
-from ansorc.schedule import lower, replay
+from ansorc.schedule import Names, lower, replay
 from ansorc.schedule.names import Steps
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Sample
@@ -20,6 +22,7 @@ from ansorc.search.evolution.local_search import local_search
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.selection import Proposal
 from ansorc.search.evolution.variation import mutate, uniform_crossover
+from ansorc.search.measure import ProgramText
 from ansorc.search.model import chosen_model
 from ansorc.search.options import SearchOptions, StrategyName
 from ansorc.search.paper.strategies import beam_search, random_search
@@ -73,14 +76,6 @@ STRATEGIES: Mapping[StrategyName, Strategy] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """What was measured of a candidate."""
-
-    candidate: Candidate
-    seconds: float | None
-
-
 class Proposals:
     """The search's side of a tuning run: the space, the cost model, and what is known.
 
@@ -94,10 +89,14 @@ class Proposals:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
         self._space = replace(checked_space(task, options), seed=self._seed)
+        self._names = Names(task.dag)
+        self._candidates: dict[str, Candidate | None] = {}
+        """What was proposed or is expected, by the key of its text; None: no sketch has it."""
         self._pending: set[int] = set()
-        self._new: list[_Measured] = []
-        self._known: list[_Measured] = []
+        self._new: list[tuple[Candidate, float | None]] = []
+        self._known: list[Candidate] = []
         self._samples: list[Sample] = []
+        """Of `_known`, in this order."""
         self.notes: list[str] = [
             f"the rule {failure.rule} failed on '{failure.stage}' ({failure.reason}); "
             "the search goes on without its sketches"
@@ -108,52 +107,60 @@ class Proposals:
             options.cost_model, np.random.default_rng(self._seed), self.notes.append
         )
 
-    def encoded(self, programs: Sequence[Steps]) -> list[Candidate | None]:
-        """Return programs given as steps as candidates; None where no sketch has one.
+    def expect(self, programs: Iterable[ProgramText]) -> None:
+        """Find in the space what was not proposed here, and extract its features, all at once.
 
-        So come the records of earlier runs: what was proposed here is a candidate already.
+        `learn` would, one by one. So come the records of earlier runs, and the untuned default.
         """
-        rows = [self._row(program) for program in programs]
-        found = iter(candidates(self._space, [row for row in rows if row is not None]))
-        return [None if row is None else next(found) for row in rows]
+        rows = {program.key: self._row(self._decode(program)) for program in programs}
+        described = iter(candidates(self._space, [row for row in rows.values() if row is not None]))
+        for key, row in rows.items():
+            self._candidates[key] = None if row is None else next(described)
+
+    def _decode(self, program: ProgramText) -> Steps:
+        """Return the steps in the names of the definition; none if they name what it has not."""
+        try:
+            return program.decode(self._names)
+        except ScheduleError:
+            return ()
 
     def _row(self, program: Steps) -> tuple[int, Genes] | None:
-        for number, sketch in enumerate(self._space.sketches):
-            genes = encode(sketch, program)
+        """Return the number of the first sketch that has `program`, and its genes there."""
+        for number in self._space.sketches_like(program):
+            genes = encode(self._space.sketches[number], program)
             if genes is not None:
                 return number, genes
         return None
 
-    def learn(self, candidate: Candidate, seconds: float | None) -> None:
-        """Take note that `candidate` took `seconds`, or None if it failed.
+    def learn(self, program: ProgramText, seconds: float | None) -> None:
+        """Take note that `program` took `seconds`, or None if it failed.
 
-        The cost model learns of it, with all others, when programs are next proposed. Of several
-        rows of genes that make one program, the first sketch's counts, as it does in a run that
-        goes on from records.
+        The cost model learns of it, with all others, when programs are next proposed. Nothing is
+        learned of a program that no sketch has.
         """
-        row = self._row(candidate.steps)
-        if row is not None and row[0] == candidate.number:
-            candidate = replace(candidate, genes=row[1])  # of the same steps
-        elif row is not None:
-            (candidate,) = candidates(self._space, [row])
-        self._new.append(_Measured(candidate, seconds))
+        if program.key not in self._candidates:
+            self.expect([program])
+        candidate = self._candidates.pop(program.key)
+        if candidate is not None:
+            self._new.append((candidate, seconds))
 
     def propose(
         self, count: int, known: AbstractSet[str], *, is_local_search: bool = False
-    ) -> list[Candidate]:
-        """Return up to `count` programs whose `source.key` is not in `known`; none if all are.
+    ) -> list[ProgramText]:
+        """Return up to `count` programs whose keys are not in `known`; none if all are.
 
         They are those of the strategy, or with `is_local_search` the neighbours of the fastest
         ones, as long as there are any that are not known.
         """
         model = self.update()
         rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
+        times = [math.inf if sample.seconds is None else sample.seconds for sample in self._samples]
         seeds = [
-            replace(one.candidate, score=SCORED_SECONDS / _seconds(one))
-            for one in sorted(self._known, key=_seconds)
+            replace(self._known[place], score=SCORED_SECONDS / times[place])
+            for place in sorted(range(len(times)), key=times.__getitem__)
         ]
         options = replace(self._options, trials_per_round=count)
-        skipped = {one.candidate.key for one in self._known} | self._pending
+        skipped = {candidate.key for candidate in self._known} | self._pending
         ways = [local_search] if is_local_search else []
         strategy = STRATEGIES[options.strategy]
         for way in (*ways, *([strategy] * _ATTEMPTS)):
@@ -164,43 +171,53 @@ class Proposals:
             skipped |= {candidate.key for candidate in found.candidates}
         return []
 
-    def transferred(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[Candidate]:
+    def transferred(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[ProgramText]:
         """Return programs for other extents of the same computation, as they would be for these.
 
         Those that no sketch of this space has are left out, and those of `known`.
         """
         rows: list[tuple[int, Genes]] = []
         for program in programs:
-            for number, sketch in enumerate(self._space.sketches):
-                genes = adapted(sketch, program, self._options)
+            for number in self._space.sketches_like(program):
+                genes = adapted(self._space.sketches[number], program, self._options)
                 if genes is not None:
                     rows.append((number, genes))
                     break
         return self._unknown(candidates(self._space, rows), known)
 
-    def _unknown(self, proposed: Sequence[Candidate], known: AbstractSet[str]) -> list[Candidate]:
-        batch: dict[str, Candidate] = {}
-        for one in proposed:
-            if one.program.key not in known and one.program.key not in batch:
-                self._pending.add(one.key)
-                batch[one.program.key] = one
+    def _unknown(self, proposed: Sequence[Candidate], known: AbstractSet[str]) -> list[ProgramText]:
+        """Return those of `proposed` that are not `known`, none twice; they are pending now."""
+        batch: dict[str, ProgramText] = {}
+        for candidate in proposed:
+            program = candidate.program
+            if program.key not in known and program.key not in batch:
+                self._pending.add(candidate.key)
+                batch[program.key] = program
+                self._candidates[program.key] = self._first_alike(candidate)
         return list(batch.values())
+
+    def _first_alike(self, candidate: Candidate) -> Candidate:
+        """Return the candidate as it is found from its record in a run that goes on.
+
+        Of several rows of genes that make one program, that of the first sketch counts.
+        """
+        row = self._row(candidate.steps)
+        if row is None:
+            return candidate
+        if row[0] == candidate.number:
+            return replace(candidate, genes=row[1])  # of the same steps
+        return candidates(self._space, [row])[0]
 
     def update(self) -> CostModel:
         """Let the cost model learn what is new; return it."""
         new, self._new = self._new, []
-        self._known += new
-        self._samples += [
-            Sample(self._task.key, one.candidate.features, one.seconds) for one in new
-        ]
-        self._pending -= {one.candidate.key for one in new}
+        for candidate, seconds in new:
+            self._known.append(candidate)
+            self._samples.append(Sample(self._task.key, candidate.features, seconds))
+        self._pending -= {candidate.key for candidate, _ in new}
         if new:
             self._model.update(self._samples)
         return self._model
-
-
-def _seconds(measured: _Measured) -> float:
-    return float("inf") if measured.seconds is None else measured.seconds
 
 
 def checked_space(task: Task, options: SearchOptions) -> Space:

@@ -180,7 +180,7 @@ def _measure_ahead(run: TuningRun, ahead: list[Batch], machines: MachinesAhead) 
         is_over = not batch
         return batch
 
-    choosing = chosen_beside(lambda: None if is_over else choose, run.planned)
+    choosing = chosen_beside(lambda: None if is_over else choose, lambda batch: batch)
     with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
         for planned, result in arrivals:
             run.take(planned, result)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
 from ansorc.search.contest import CONTENDERS
@@ -23,11 +24,13 @@ from ansorc.search.task_scheduler import Round, TaskProgress, TaskScheduler, Tas
 from ansorc.search.transfer import structure_of
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial, TuneResult
-from ansorc.search.tuning_run import Batch, PlannedProgram, TuningRun, curve_of
+from ansorc.search.tuning_run import Batch, TuningRun, curve_of
 from ansorc.target.units import seconds_text
 
 _CONTEST_SHARE, _MOST_CONTEST_SHARE = 0.1, 0.5
 """Of a limited time, what is kept for the contests: at least, and where they need more, at most."""
+_Choice: TypeAlias = tuple[int, Batch]
+"""The number of a task, and its next programs."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +307,7 @@ class _Driver:
                     return False
         return bool(numbers)
 
-    def _next_ahead(self, flying: Counter[int]) -> Callable[[], tuple[int, Batch]] | None:
+    def _next_ahead(self, flying: Counter[int]) -> Callable[[], _Choice] | None:
         """What proposes the next round, those under way counted in; None: there is none for now."""
         progress = [
             replace(task, trials=task.trials + flying[number])
@@ -314,33 +317,35 @@ class _Driver:
             return None
         run = self._run(chosen.task)
 
-        def propose() -> tuple[int, Batch]:
+        def propose() -> _Choice:
+            batch: Batch = ()
             try:
                 batch = run.propose(chosen.trials, is_local_search=chosen.is_local_search)
             except AnsorcError as error:
                 self._errors[chosen.task] = error
-                batch = Batch()
             return chosen.task, batch
 
         return propose
 
     def _planned(
-        self, flying: Counter[int], numbers: dict[TuningRun, int], choice: tuple[int, Batch]
-    ) -> list[PlannedProgram]:
-        """The programs of a round, which is under way from now on."""
+        self, flying: Counter[int], numbers: dict[TuningRun, int], choice: _Choice
+    ) -> Batch:
+        """Return the programs of a round, which is under way from now on."""
         number, batch = choice
-        run, planned = self._run(number), list[PlannedProgram]()
+        run = self._run(number)
         try:
-            planned = run.planned(batch) if batch else []
+            if batch:
+                run.start()
         except RecordError:
             raise
         except AnsorcError as error:
             self._errors[number] = error
-        if not planned:
+            batch = ()
+        if not batch:
             self._progress[number] = self._recorded(number, is_over=True)
         numbers[run] = number
-        flying[number] += len(planned)
-        return planned
+        flying[number] += len(batch)
+        return batch
 
     def finish(self) -> None:
         """Let the best programs of each task compete, as long as the time allows, once at least."""

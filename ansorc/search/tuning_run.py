@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
-from ansorc.errors import MeasureError, ScheduleError
+from ansorc.errors import MeasureError
 from ansorc.schedule import Names
 from ansorc.schedule.names import Steps
 from ansorc.search.call_threads import choose_threads, known_threads
-from ansorc.search.candidate import Candidate
 from ansorc.search.contest import Final, Ranking
 from ansorc.search.machines import Machines, TaskMeasurer
 from ansorc.search.measure import (
@@ -50,34 +50,23 @@ _ALL_FAILED = 64
 """So many failures without one success end the run: the fault is not the programs'."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Programs to measure next, in this order."""
-
-    programs: tuple[Candidate | ProgramText, ...] = ()
-    """Nothing is learned from a ProgramText, such as the untuned default: it is of no sketch."""
-    known: int = 0
-    """Trials of the task that had been recorded when they were chosen."""
-
-    def __len__(self) -> int:
-        return len(self.programs)
-
-    @property
-    def sources(self) -> tuple[ProgramText, ...]:
-        """What is measured of them."""
-        return tuple(one if isinstance(one, ProgramText) else one.program for one in self.programs)
-
-
 @dataclass(frozen=True, eq=False)
 class PlannedProgram:
-    """A program of a run, on its way to be measured."""
+    """A program that a run has chosen to measure."""
 
     run: TuningRun
-    measurer: TaskMeasurer
-    source: ProgramText
-    program: Candidate | ProgramText
+    program: ProgramText
     known: int
-    """As of the `Batch` that it is of."""
+    """Trials of the task that had been recorded when it was chosen."""
+
+    @property
+    def measurer(self) -> TaskMeasurer:
+        """The one of the run, which has started."""
+        return self.run.measurer
+
+
+Batch: TypeAlias = Sequence[PlannedProgram]
+"""Programs of one run, to be measured in this order."""
 
 
 def ignore(trial: Trial) -> None:
@@ -119,7 +108,6 @@ class TuningRun:
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._machines, self._on_trial = machines, on_trial
-        self._names = Names(task.dag)
         self._data = described(task.dag, options.inputs)
         self._environment = machines.environment(options.threads, options.cache, task.target)
         self._shared = task.with_threads(self._environment.running)
@@ -162,6 +150,12 @@ class TuningRun:
     def curve(self) -> tuple[tuple[int, float], ...]:
         """(trial, best seconds so far) at each improvement, as `TuneResult.curve`."""
         return curve_of(self._records.all(self._task.key, self._environment))
+
+    @property
+    def measurer(self) -> TaskMeasurer:
+        """What measures its programs, from `start` on until `close`."""
+        assert self._measurer is not None
+        return self._measurer
 
     @property
     def trials(self) -> int:
@@ -208,24 +202,24 @@ class TuningRun:
         the options have come.
         """
         if count <= 0:
-            return Batch()
+            return []
         with self._watch.phase("search"):
             known, is_last = self.trials, self._left() <= self._local_search_trials()
             first = self._first(count)
-            self._keys.update(source.key for source in Batch(tuple(first)).sources)
+            self._keys.update(program.key for program in first)
             more = count - len(first)
-            proposed: list[Candidate] = []
+            proposed: list[ProgramText] = []
             if more > 0:
                 is_local = is_last if is_local_search is None else is_local_search
                 proposed = self._proposals.propose(more, self._keys, is_local_search=is_local)
                 self.is_exhausted = not proposed
-            self._keys.update(one.program.key for one in proposed)
+            self._keys.update(program.key for program in proposed)
             self._proposed += len(first) + len(proposed)
             _LOG.info(
                 "%s: %d programs chosen after %d trials, %s", self._task.name,
                 len(first) + len(proposed), known, "by local search" if is_last else "by the model",
             )  # fmt: skip
-            return Batch((*first, *proposed), known)
+            return [PlannedProgram(self, program, known) for program in (*first, *proposed)]
 
     def start(self, meanwhile: Callable[[], None] = nothing) -> None:
         """Make ready to measure, and do `meanwhile` in another thread; `measure` would, too.
@@ -246,34 +240,19 @@ class TuningRun:
         of the options is up. Raise MeasureError where nothing but failures comes.
         """
         self.start()
-        assert self._measurer is not None
-        results = self._measurer.measure(batch.sources, meanwhile)
-        for one, result in zip(batch.programs, results, strict=True):
-            self._take(one, result, batch.known)
+        results = self.measurer.measure([planned.program for planned in batch], meanwhile)
+        for planned, result in zip(batch, results, strict=True):
+            self.take(planned, result)
             if self.is_late:
                 return
 
-    def planned(self, batch: Batch) -> list[PlannedProgram]:
-        """Return the programs of `batch` for `MachinesAhead.stream`; `take` wants their results.
-
-        Raise MeasureError where nothing can be measured.
-        """
-        self.start()
-        assert self._measurer is not None
-        pairs = zip(batch.programs, batch.sources, strict=True)
-        return [
-            PlannedProgram(self, self._measurer, source, one, batch.known) for one, source in pairs
-        ]
-
     def take(self, planned: PlannedProgram, result: MeasureResult) -> None:
         """Record what came of a program of this run, and learn from it; raise as `measure`."""
-        self._take(planned.program, result, planned.known)
-
-    def _take(self, one: Candidate | ProgramText, result: MeasureResult, known: int) -> None:
-        self._note(result, known)
+        self._note(result, planned.known)
         is_untimed = (failure := result.failure) and failure.kind is FailureKind.UNTIMED
-        if isinstance(one, Candidate) and not is_untimed:
-            self._proposals.learn(one, result.measurement and result.measurement.median_s)
+        if not is_untimed:
+            seconds = result.measurement and result.measurement.median_s
+            self._proposals.learn(planned.program, seconds)
 
     def finish(self, limit_s: float = math.inf) -> None:
         """Time the fastest programs against each other, unless that is decided already.
@@ -283,9 +262,8 @@ class TuningRun:
         if self._final.is_decided:
             return
         self.start()
-        assert self._measurer is not None
         with self._watch.phase("contest"):
-            self._ranking = self._final.hold(self._measurer, self._recorded, limit_s)
+            self._ranking = self._final.hold(self.measurer, self._recorded, limit_s)
         self._best = self._records.best(self._task.key, self._environment)
         if self._best is not None:
             _LOG.info(
@@ -345,7 +323,7 @@ class TuningRun:
         program = default_program(
             self._shared, rewrite_layout=search.rewrite_layout, redefine=redefine
         )
-        return ProgramText.encode(program.steps, self._names)
+        return ProgramText.encode(program.steps, Names(self._task.dag))
 
     @cached_property
     def _final(self) -> Final:
@@ -359,23 +337,21 @@ class TuningRun:
         proposals = Proposals(self._shared, self._options.search, rng)
         proposals.notes[:] = dict.fromkeys((*self._notes, *proposals.notes))
         self._notes = proposals.notes  # which grow while the search goes on
-        steps = [self._steps(record.steps) for record in self._known]
         learned_at = {record.known for record in self._known}
-        found = zip(self._known, proposals.encoded(steps), strict=True)
-        for number, (record, candidate) in enumerate(found):
+        proposals.expect(record.program for record in self._known if _is_instructive(record))
+        for number, record in enumerate(self._known):
             if number in learned_at:
                 proposals.update()
-            is_known = not record.function and record.failure is not FailureKind.UNTIMED
-            if candidate is not None and is_known:
-                proposals.learn(candidate, record.median_s)
+            if _is_instructive(record):
+                proposals.learn(record.program, record.median_s)
         return proposals
 
-    def _first(self, most: int) -> list[Candidate | ProgramText]:
-        """The untuned default, and what was fast for related tasks; `most` programs, or fewer."""
-        first: list[Candidate | ProgramText] = []
+    def _first(self, most: int) -> list[ProgramText]:
+        """Return the untuned default, and what was fast for related tasks; at most `most`."""
+        first: list[ProgramText] = []
         if self._options.search.starts_from_default and self._default.key not in self._keys:
-            (encoded,) = self._proposals.encoded([self._steps(self._default.steps)])
-            first.append(encoded or self._default)
+            self._proposals.expect([self._default])
+            first.append(self._default)
         if self._planned() <= 1 < most:
             related = self._related[: max(most - len(first), 0)]
             first += self._proposals.transferred(related, {self._default.key, *self._keys})
@@ -386,13 +362,6 @@ class TuningRun:
         if len(self._known) <= 1:  # of which one is the default
             most = self._options.search.transferred
             self._related = related_programs(self._records, self._task, self._environment, most)
-
-    def _steps(self, recorded: str) -> Steps:
-        """Recorded steps in the names of the definition; none if they name what it has not."""
-        try:
-            return ProgramText(recorded).decode(self._names)
-        except ScheduleError:
-            return ()
 
     def _local_search_trials(self) -> int:
         """How many of the trials, the last ones, search near the best programs."""
@@ -470,6 +439,11 @@ def _log_trial(name: str, record: Record, *, is_new_best: bool) -> None:
         words = f"{seconds_text(record.median_s)}{', the best so far' if is_new_best else ''}"
     level = logging.INFO if is_new_best or record.failure is not None else logging.DEBUG
     _LOG.log(level, "%s: program %s: %s", name, record.program_key, words)
+
+
+def _is_instructive(record: Record) -> bool:
+    """Return whether the search learns from `record`; loops are of no sketch."""
+    return not record.function and record.failure is not FailureKind.UNTIMED
 
 
 def _is_better(record: Record, best: Record | None) -> bool:

@@ -14,13 +14,15 @@ import pytest
 
 import ansorc as ac
 from ansorc.search import machines
-from ansorc.search.candidate import Candidate
 from ansorc.search.machines import ThisMachine
 from ansorc.search.options import LIMITED_SPACE, SearchOptions
+from ansorc.search.proposals import Proposals
 from ansorc.search.record import Records
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space import Space
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tuning_run import TuningRun
+from ansorc.search.tuning_run import Batch, TuningRun
 from tests.search.small_tasks import MEASURING, Inventing, matmul, product
 
 SEARCH = SearchOptions(population=64, generations=1)
@@ -47,18 +49,24 @@ def options(search: SearchOptions = SEARCH, trials: int = 60) -> TuneOptions:
 
 
 def keys(run: TuningRun, count: int, *, is_local_search: bool = False) -> list[str]:
-    return [source.key for source in run.propose(count, is_local_search=is_local_search).sources]
+    return keys_of(run.propose(count, is_local_search=is_local_search))
 
 
-def batch_of(run: TuningRun) -> list[Candidate]:
-    return [one for one in run.propose(1).programs if isinstance(one, Candidate)]
+def keys_of(batch: Batch) -> list[str]:
+    return [planned.program.key for planned in batch]
+
+
+def sketches_of(run: TuningRun) -> tuple[Sketch, ...]:
+    proposals: Proposals = vars(run)["_proposals"]
+    space: Space = vars(proposals)["_space"]
+    return space.sketches
 
 
 def advance(run: TuningRun, count: int) -> list[str]:
     """One round; return the keys of what was proposed."""
     batch = run.propose(count)
     run.measure(batch)
-    return [source.key for source in batch.sources]
+    return keys_of(batch)
 
 
 def resident_bytes() -> int:
@@ -85,7 +93,7 @@ def test_runs_in_turns_propose_what_each_would_alone(tmp_path: Path, workers: Th
         assert [run.trials for run in runs] == [sum(SIZES)] * 20
         assert all(run.curve[-1][1] == run.best.median_s for run in runs if run.best)
         spaces = [weakref.ref(vars(run)["_proposals"]) for run in runs]
-        sketches = [weakref.ref(one.sketch) for run in runs for one in batch_of(run)]
+        sketches = [weakref.ref(sketch) for run in runs for sketch in sketches_of(run)]
         del runs
         gc.collect()
         assert sketches

@@ -17,7 +17,6 @@ from ansorc.errors import MeasureError
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Names
 from ansorc.search import contest, machines, tuning_run
-from ansorc.search.candidate import Candidate
 from ansorc.search.measure import (
     FailureKind,
     Measurement,
@@ -283,7 +282,7 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
         known: set[str] = set()
         for _ in range(2):
             batch = search.propose(20, known)
-            batches.append([program.program.key for program in batch])
+            batches.append([program.key for program in batch])
             known.update(batches[-1])
             for place, program in enumerate(batch):
                 search.learn(program, None if place % 7 == 3 else 1e-3 * (1 + place % 5))
@@ -295,9 +294,9 @@ def test_the_same_seed_proposes_the_same_programs() -> None:
     assert not set(once[0]) & set(once[1])
 
 
-def invented_seconds(program: Candidate) -> float | None:
+def invented_seconds(program: ProgramText) -> float | None:
     """A time that is the same whenever the program is asked about; some programs fail."""
-    number = zlib.crc32(program.program.key.encode())
+    number = zlib.crc32(program.key.encode())
     return None if number % 7 == 3 else 1e-3 * (1 + number % 100)
 
 
@@ -307,24 +306,22 @@ def test_a_search_that_starts_again_from_its_records_goes_on_alike(
 ) -> None:
     """Proposals follow from the seed and the records, not from how often it was asked."""
     search_options = SearchOptions(population=256, generations=2)
-    known: dict[str, Candidate] = {}
+    known: list[ProgramText] = []
     search = Proposals(task(), search_options, np.random.default_rng(5))
     for round_number in range(4):
         restarted = Proposals(task(), search_options, np.random.default_rng(5))
-        encoded = restarted.encoded([program.steps for program in known.values()])
-        for program, again in zip(known.values(), encoded, strict=True):
-            assert again is not None
-            assert (again.key, again.program) == (program.key, program.program)
-            np.testing.assert_array_equal(again.features, program.features)
-            restarted.learn(again, invented_seconds(again))
+        restarted.expect(known)
+        for program in known:
+            restarted.learn(program, invented_seconds(program))
         is_local_search = round_number == 3
-        batch = search.propose(12, known.keys(), is_local_search=is_local_search)
-        other = restarted.propose(12, known.keys(), is_local_search=is_local_search)
-        assert [one.program.key for one in batch] == [one.program.key for one in other]
+        keys = {program.key for program in known}
+        batch = search.propose(12, keys, is_local_search=is_local_search)
+        other = restarted.propose(12, keys, is_local_search=is_local_search)
+        assert batch == other
         assert len(batch) == 12
         for program in batch:
             search.learn(program, invented_seconds(program))
-        known |= {program.program.key: program for program in batch}
+        known += batch
     assert len(known) == 48
 
 
@@ -336,7 +333,7 @@ def test_the_last_trials_search_near_what_was_found(
     class Watched(Proposals):
         def propose(
             self, count: int, known: AbstractSet[str], *, is_local_search: bool = False
-        ) -> list[Candidate]:
+        ) -> list[ProgramText]:
             asked.append((count, is_local_search))
             return super().propose(count, known, is_local_search=is_local_search)
 

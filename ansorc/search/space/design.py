@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.names import Steps, without_numbers
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.generate import RuleFailure, generate, reason_of
 from ansorc.search.sketch.rule import SketchRule
@@ -36,6 +37,20 @@ class Space:
         for sketch in self.sketches:
             numbers.setdefault(sketch.derivation, len(numbers))
         return tuple(numbers[sketch.derivation] for sketch in self.sketches)
+
+    def sketches_like(self, program: Steps) -> list[int]:
+        """Return the numbers of the sketches that have the loops of `program`, but for lengths."""
+        loops = tuple(map(without_numbers, program))
+        lengths = {len(begin) for begin in self._by_loops}
+        return sorted({n for length in lengths for n in self._by_loops.get(loops[:length], ())})
+
+    @cached_property
+    def _by_loops(self) -> dict[Steps, list[int]]:
+        """The numbers of the sketches by their steps without lengths, as a program begins."""
+        numbers: dict[Steps, list[int]] = {}
+        for number, sketch in enumerate(self.sketches):
+            numbers.setdefault(tuple(map(without_numbers, sketch.steps)), []).append(number)
+        return numbers
 
 
 def design_space(

@@ -132,7 +132,7 @@ def test_a_search_goes_on_without_the_model_that_failed() -> None:
         for program in first:
             search.learn(program, 1e-3)
         both = [*first, *search.propose(8, set())]
-        return [program.program.key for program in both], search.notes
+        return [program.key for program in both], search.notes
 
     programs, notes = proposed(Own(fails))
     assert [words.partition(" (")[0] for words in notes] == ["the cost model Own failed in predict"]

@@ -187,7 +187,7 @@ def test_the_learned_model_is_asked_only_if_it_is_wanted(
     known: set[str] = set()
     for _ in range(2):
         batch = search.propose(20, known)
-        known.update(program.program.key for program in batch)
+        known.update(program.key for program in batch)
         for place, program in enumerate(batch):
             search.learn(program, 1e-3 * (1 + place % 5))
     assert len(known) == 40

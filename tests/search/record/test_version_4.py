@@ -81,6 +81,7 @@ def test_a_run_goes_on_from_it(path: Path) -> None:
         run = TuningRun(task, options, records, workers)
         assert (run.trials, run.best) == (8, records.best(task.key))
         batch = run.propose(6)
-        new = {source.key for source in batch.sources}
-        assert (len(new), batch.known) == (6, 8)
+        new = {planned.program.key for planned in batch}
+        assert len(new) == 6
+        assert {planned.known for planned in batch} == {8}
         assert new.isdisjoint(record.program_key for record in found)
