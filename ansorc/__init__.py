@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ansorc.codegen.call.network_module import NetworkModule
     from ansorc.codegen.call.network_variants import NetworkVariants
     from ansorc.fleet import Board, Fleet
+    from ansorc.graph.api import build, tune
     from ansorc.graph.graph import Graph
     from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
     from ansorc.graph.torch.importer import from_torch
-    from ansorc.graph.verbs import build, tune
     from ansorc.ir.aligned import aligned_empty
     from ansorc.ir.stmt import Function
     from ansorc.lang import (
@@ -115,7 +115,7 @@ _LATER = {
     "Task": "ansorc.search.task",
     "TuneResult": "ansorc.search.tune_result",
     "aligned_empty": "ansorc.ir.aligned",
-    "build": "ansorc.graph.verbs",
+    "build": "ansorc.graph.api",
     "from_onnx": "ansorc.graph.onnx.importer",
     "from_torch": "ansorc.graph.torch.importer",
     "load_library": "ansorc.codegen.call.library",
@@ -126,7 +126,7 @@ _LATER = {
     "replay": "ansorc.schedule",
     "schedule": "ansorc.schedule",
     "sketch_rules": "ansorc.search.space",
-    "tune": "ansorc.graph.verbs",
+    "tune": "ansorc.graph.api",
     "unregister_onnx_op": "ansorc.graph.operators.registered",
     "unregister_sketch_rule": "ansorc.search.space",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.errors import BuildError
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
@@ -36,7 +36,7 @@ class DotProbe:
         vectors = int(target.vector_registers * _SHARE) // _ROWS - (sets > 1)
         shape = (threads, _ROWS, vectors, target.vector_bytes // 4)
         function = _function(shape, sets, terms, (left, right))
-        self._module = build_function(function, target, "dot_probe")
+        self._module = compile_module(function, target, "dot_probe")
         self._arrays = [_aligned_ones(buffer) for buffer in function.params]
         self._threads = threads
         self._operations = 2.0 * terms * (_STEPS // sets * sets) * self._arrays[0].size

@@ -20,12 +20,12 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ansorc.codegen.call.network_module import build_network
+from ansorc.codegen.call.network_module import link_network
 from ansorc.errors import AnsorcError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.network_plan import compiled_program, network_plan
+from ansorc.graph.network_plan import compile_kernel, plan_network
 from ansorc.graph.onnx.importer import from_onnx
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import SCALARS
@@ -271,10 +271,10 @@ def _run_built(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]
     """Return the outputs that machine code gives, each kernel by the untuned default."""
     network = Network.of(graph)
     kernels = {
-        key: compiled_program(task, default_program(task), f"kernel{number}")
+        key: compile_kernel(task, default_program(task), f"kernel{number}")
         for number, (key, task) in enumerate(network.tasks.items())
     }
-    module = build_network(network_plan(network, kernels, "net"), network.target)
+    module = link_network(plan_network(network, kernels, "net"), network.target)
     return module.run({name: array.copy(order="C") for name, array in inputs.items()})
 
 

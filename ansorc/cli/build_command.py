@@ -12,14 +12,14 @@ from ansorc.codegen.base import backend_of
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import (
-    built_network,
-    built_variants,
     c_name,
     chosen_programs,
+    compile_network,
+    compile_variants,
     tuned_share,
 )
 from ansorc.graph.shaped_networks import ShapedNetworks
-from ansorc.search.programs import ProgramChoice, build_program, chosen_program
+from ansorc.search.programs import ProgramChoice, chosen_program, compile_program
 from ansorc.target import Target
 
 
@@ -52,7 +52,7 @@ def build(
         programs = chosen_programs(workload, choice)
         title, origin = name or c_name(workload.source.name), tuned_share(programs)
         with task_progress(len(programs)) as tell:
-            module = built_network(workload, programs, title, tell)
+            module = compile_network(workload, programs, title, tell)
         artifact = module.save(output or _default_file(title, workload.target), weights)
     else:
         if weights is not None:
@@ -60,7 +60,7 @@ def build(
         program = chosen_program(workload, choice)
         title, origin = name or workload.name, program.origin
         path = output or _default_file(title, workload.target)
-        artifact = build_program(workload, program, title).save(path)
+        artifact = compile_program(workload, program, title).save(path)
     click.echo(f"{title}: {origin}, for {workload.target.text}")
     made = [artifact.library, artifact.header, artifact.manifest, artifact.weights]
     for path in filter(None, made):
@@ -79,7 +79,7 @@ def _build_variants(
     chosen = {key: program for net in workload.networks
               for key, program in chosen_programs(net, choice).items()}  # fmt: skip
     title = name or c_name(workload.variants.name)
-    module = built_variants(workload.variants, workload.target, lambda _: chosen, title)
+    module = compile_variants(workload.variants, workload.target, lambda _: chosen, title)
     return title, tuned_share(chosen), module.save(output or _default_file(title, workload.target))
 
 

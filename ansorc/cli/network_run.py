@@ -20,7 +20,7 @@ from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.errors import MeasureError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import built_network, chosen_programs, tuned_share
+from ansorc.graph.network_build import chosen_programs, compile_network, tuned_share
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
@@ -53,7 +53,7 @@ def run_network(
         programs = chosen_programs(network, choice)
         origin = tuned_share(programs)
         with task_progress(len(programs)) as tell:
-            module = built_network(network, programs, on_task=tell)
+            module = compile_network(network, programs, on_task=tell)
     inputs = random_inputs(network.source, given)
     errors = check_outputs(network, module, inputs, choice.threads)
     click.echo(f"{network.source.name}: {origin}")

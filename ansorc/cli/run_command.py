@@ -21,8 +21,8 @@ from ansorc.ir.aligned import Array
 from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.programs import (
     ProgramChoice,
-    build_program,
     chosen_program,
+    compile_program,
     require_this_machine,
 )
 from ansorc.search.task import Task
@@ -59,7 +59,7 @@ def run(
         module, origin = load_kernel(library, verify=verify), f"built library {library}"
     else:
         program = chosen_program(task, choice)
-        module, origin = build_program(task, program), program.origin
+        module, origin = compile_program(task, program), program.origin
     given = require_inputs([task.dag], inputs)
     rng = np.random.default_rng(_SEED)
     checked = checked_time(task, module, rng, threads=choice.threads, given=given)

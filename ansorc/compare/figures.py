@@ -1,10 +1,21 @@
-"""The arithmetic of the comparison: medians, ratios, geometric means."""
+"""The arithmetic of the comparison: errors, medians, ratios, geometric means."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ansorc.ir.aligned import Array
+
+
+def largest_error(result: Array, expected: Array) -> float:
+    """Return the largest deviation as a share of the largest element expected."""
+    wide = expected.astype(np.float64)
+    largest = float(np.max(np.abs(wide), initial=1e-30))
+    return float(np.max(np.abs(result - wide), initial=0.0)) / largest
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

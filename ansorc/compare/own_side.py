@@ -10,10 +10,10 @@ from ansorc.codegen.call.timing import Timing
 from ansorc.compare.program import SideProgram
 from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, called_program
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import built_network, chosen_programs, tuned_share
+from ansorc.graph.network_build import chosen_programs, compile_network, tuned_share
 from ansorc.graph.onnx.importer import from_onnx
 from ansorc.ir.aligned import Array, aligned_empty
-from ansorc.search.programs import build_program, chosen_program
+from ansorc.search.programs import chosen_program, compile_program
 from ansorc.search.task import Task
 
 
@@ -25,7 +25,7 @@ def own_program(request: WorkloadRequest) -> Iterator[Make]:
 def _operator(request: WorkloadRequest) -> WorkloadProgram:
     task = Task.from_json(request.task)
     program = chosen_program(task, request.choice)
-    module = build_program(task, program)
+    module = compile_program(task, program)
     weights = {one.name for one in task.dag.inputs if one.constant}
     held: dict[str, Any] = {name: request.inputs[name] for name in weights}
     bound = module.bind(**held) if held else module
@@ -46,7 +46,7 @@ def _network(request: WorkloadRequest) -> WorkloadProgram:
     graph = from_onnx(request.path, inputs=shapes, constants=dict(request.constants))
     network = Network.of(graph, "native")
     chosen = chosen_programs(network, request.choice)
-    module = built_network(network, chosen)
+    module = compile_network(network, chosen)
     arrays = [request.inputs[name] for name in graph.inputs]
 
     made = called_program(

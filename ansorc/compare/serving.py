@@ -8,13 +8,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO, TypeAlias
 
 from ansorc.compare.program import Unsupported
 
 _PR_SET_PDEATHSIG = 1
 JsonFields = dict[str, Any]
+Handlers: TypeAlias = Mapping[str, Callable[[JsonFields], JsonFields]]
+"""What answers a message, by its `do`."""
 
 
 def gap(kind: str, words: str) -> JsonFields:
@@ -47,10 +49,21 @@ def private_pipes() -> tuple[TextIO, TextIO]:
     return os.fdopen(requests), os.fdopen(answers, "w", buffering=1)
 
 
-def serve(answer: Callable[[JsonFields], JsonFields]) -> None:
+def answer(message: JsonFields, handlers: Handlers) -> JsonFields:
+    """Return the answer to `message`; any ordinary exception of its handler is a gap."""
+    handler = handlers.get(message["do"])
+    if handler is None:
+        return gap("failed", f"there is no request '{message['do']}'")
+    try:
+        return handler(message)
+    except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
+        return gap_of(error)
+
+
+def serve(handlers: Handlers) -> None:
     """Answer until the input ends; die with the process that started this one."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     requests, answers = private_pipes()
     for line in requests:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        answers.write(json.dumps(answer(json.loads(line), handlers)) + "\n")

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from ansorc.compare.figures import paired_ratio, quartiles
+from ansorc.compare.figures import largest_error, paired_ratio, quartiles
 from ansorc.compare.side import Gap, PeerInfo, Side
 from ansorc.compare.turns import Turns, take_turns
 from ansorc.graph.graph_reference import run_reference
@@ -215,9 +215,7 @@ def _network_check(references: Sequence[Array]) -> Check:
     def check(path: Path) -> float:
         worst = 0.0
         for expected, found in zip(references, _results(path, references), strict=True):
-            wide = expected.astype(np.float64)
-            largest = float(np.max(np.abs(wide), initial=1e-30))
-            worst = max(worst, float(np.max(np.abs(found - wide), initial=0.0)) / largest)
+            worst = max(worst, largest_error(found, expected))
         if not worst <= _NETWORK_TOLERANCE:
             raise Gap("failed", f"wrong: its largest error is {worst:.2g} of the largest element")
         return worst

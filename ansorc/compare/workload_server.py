@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ansorc.compare.program import Clocked
-from ansorc.compare.serving import JsonFields, gap_of, serve
+from ansorc.compare.serving import JsonFields, serve
 from ansorc.compare.workload_request import WorkloadRequest
 from ansorc.compare.workload_sides import SIDES, versions
 from ansorc.search.programs import ProgramChoice
@@ -28,17 +28,8 @@ class WorkloadServer:
         self._side = side
         self._way: Clocked | None = None
 
-    def answer(self, message: JsonFields) -> JsonFields:
-        """Return the answer to `message`; never raises an ordinary exception."""
-        try:
-            if message["do"] == "prepare":
-                return self._prepare(message)
-            assert self._way is not None
-            return dict(self._way.times(message["seconds"]))
-        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
-            return gap_of(error)
-
-    def _prepare(self, message: JsonFields) -> JsonFields:
+    def prepare(self, message: JsonFields) -> JsonFields:
+        """Make the side's program, and write its outputs."""
         self._way, known = None, versions(self._side)
         fields = message["workload"]
         with np.load(message["arrays"]) as held:
@@ -55,10 +46,16 @@ class WorkloadServer:
         np.savez(message["outputs"], *ways[0].outputs())
         return {"program": self._way.program.name, "versions": known}
 
+    def time(self, message: JsonFields) -> JsonFields:
+        """Return what calls take, in each way of calling."""
+        assert self._way is not None
+        return dict(self._way.times(message["seconds"]))
+
 
 def main() -> None:
     """Serve the side that is named."""
-    serve(WorkloadServer(sys.argv[1]).answer)
+    server = WorkloadServer(sys.argv[1])
+    serve({"prepare": server.prepare, "time": server.time})
 
 
 if __name__ == "__main__":

@@ -56,9 +56,9 @@ class RunOrder:
 
     options: RunOptions
     limit_s: float
-    """Of one program."""
+    """Time limit of one program."""
     best_s: float = 0.0
-    """Of the best program known, in seconds; 0: none."""
+    """Time of the best known program in seconds; 0: none."""
 
 
 class BoardBench:

@@ -21,7 +21,7 @@ _CODE_ARRAY = 0
 """The number of the array for object code that is loaded later."""
 _ARRAYS = 1024
 MOST_PROGRAMS = 16
-"""Of one trial."""
+"""The most programs of one trial."""
 _TIMED, _IN_TURNS = 1, 2
 _CACHES = ("warm", "cold", "cold-weights")
 _START_S = 60.0
@@ -119,7 +119,7 @@ class TrialReport:
     program: int
     """The program that ran when the trial failed."""
     times: tuple[ProgramTimes, ...]
-    """Of each program, if it was done."""
+    """The outcome of each program, if it ran."""
 
     @staticmethod
     def decode(answer: bytes, programs: int, outputs: int) -> TrialReport:

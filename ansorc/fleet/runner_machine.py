@@ -19,7 +19,7 @@ from ansorc.target.presets import (
 )
 
 _KEYS = {16: "hwcap", 26: "hwcap2"}
-"""Of the auxiliary vector, by the numbers that `ARM_FEATURES` has."""
+"""Keys of the auxiliary vector, by the numbers in `ARM_FEATURES`."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 _LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 EMULATED = "emulated "

@@ -19,7 +19,7 @@ HEADINGS = (
     "device", "state", "waiting", "done", "per s", "faults", "refused", "probe", "cores", "CPU",
     "address",
 )  # fmt: skip
-"""Of `DeviceStatus.row`."""
+"""Titles of the columns of `DeviceStatus.row`."""
 
 
 @dataclass(frozen=True)

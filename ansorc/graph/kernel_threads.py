@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, planned_network
+from ansorc.graph.network_build import chosen_programs, compile_network_plan
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.call_threads import thread_counts
@@ -60,7 +60,7 @@ def tune_threads(
     `deadline` before enough is measured, nothing is kept. Raise RecordError, BuildError.
     """
     programs = chosen_programs(network, choice)
-    plan = planned_network(network, programs, on_task=on_task)
+    plan = compile_network_plan(network, programs, on_task=on_task)
     arrays = list(random_inputs(network.source).values())
     measured = measured_threads(plan, network.target, arrays, choice.threads, deadline=deadline)
     if not math.isfinite(measured.all_s):
@@ -90,7 +90,7 @@ def measured_threads(
     if not counts:
         return unknown
     whole = unknown.applied(plan)
-    module = build_network(whole, target)
+    module = link_network(whole, target)
     limited = [_Run(module, count) for count in (threads, *counts)]
     now, share = time.monotonic(), len(limited) / (len(limited) + 2)  # the rest is for the pair
     seconds = _seconds(whole, limited, arrays, rounds, now + share * (deadline - now))
@@ -98,7 +98,7 @@ def measured_threads(
         return unknown
     first = _fastest(whole, (0, *counts), seconds)
     chosen = replace(unknown, threads=first).applied(whole)
-    pair = [_Run(module, threads), _Run(build_network(chosen, target), threads)]
+    pair = [_Run(module, threads), _Run(link_network(chosen, target), threads)]
     seconds = _seconds(whole, pair, arrays, rounds, deadline)
     if not seconds:
         return unknown

@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from ansorc.codegen.call.network_module import NetworkModule, build_network
-from ansorc.codegen.call.network_variants import NetworkVariants, build_variants
+from ansorc.codegen.call.network_module import NetworkModule, link_network
+from ansorc.codegen.call.network_variants import NetworkVariants, link_variants
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import RecordError
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_plan import compiled_program, network_plan, network_plans
+from ansorc.graph.network_plan import compile_kernel, plan_network, plan_networks
 from ansorc.search.programs import (
     Program,
     ProgramChoice,
@@ -48,7 +48,7 @@ def tuned_share(programs: Mapping[str, Program]) -> str:
     return f"{tuned} of {len(programs)} tasks tuned"
 
 
-def built_network(
+def compile_network(
     network: Network,
     programs: Mapping[str, Program],
     name: str = "",
@@ -58,22 +58,22 @@ def built_network(
 
     `on_task` is told of each task before it is compiled. Raise BuildError.
     """
-    return build_network(planned_network(network, programs, name, on_task), network.target)
+    return link_network(compile_network_plan(network, programs, name, on_task), network.target)
 
 
-def planned_network(
+def compile_network_plan(
     network: Network,
     programs: Mapping[str, Program],
     name: str = "",
     on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkPlan:
-    """Return the plan that `built_network` loads, its kernels in the order of the tasks."""
+    """Return the plan that `compile_network` loads, its kernels in the order of the tasks."""
     kernels = _compile_tasks([network], programs, on_task)
-    plan = network_plan(network, kernels, name or c_name(network.source.name))
+    plan = plan_network(network, kernels, name or c_name(network.source.name))
     return with_threads(plan, network, programs)
 
 
-def built_variants(
+def compile_variants(
     variants: GraphVariants,
     target: Target | str,
     choose: Callable[[Network], Mapping[str, Program]],
@@ -90,9 +90,9 @@ def built_variants(
     }
     programs = {key: program for net in networks.values() for key, program in choose(net).items()}
     kernels = _compile_tasks(list(networks.values()), programs, lambda _: None)
-    pairs = zip(networks.values(), network_plans(networks, kernels), strict=True)
+    pairs = zip(networks.values(), plan_networks(networks, kernels), strict=True)
     plans = tuple(with_threads(plan, net, programs) for net, plan in pairs)
-    return build_variants(VariantsPlan(title, plans), next(iter(networks.values())).target)
+    return link_variants(VariantsPlan(title, plans), next(iter(networks.values())).target)
 
 
 def with_threads(
@@ -116,7 +116,7 @@ def _compile_tasks(
             if key not in kernels:
                 on_task(task)
                 title = f"kernel{len(kernels)}"
-                kernels[key] = compiled_program(task, programs[key], title, network.dump)
+                kernels[key] = compile_kernel(task, programs[key], title, network.dump)
     return kernels
 
 

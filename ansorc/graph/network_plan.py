@@ -32,7 +32,7 @@ from ansorc.search.task import Task
 _LOG = logging.getLogger(__name__)
 
 
-def compiled_program(
+def compile_kernel(
     task: Task, program: Program, name: str, dump: DumpFolder | None = None
 ) -> Compiled:
     """Return the kernel of `program`, called `name`, without packers; raise BuildError.
@@ -52,12 +52,12 @@ def compiled_program(
     return replace(built, signature=replace(built.signature, records=program.records))
 
 
-def network_plan(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
+def plan_network(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
     """Return the plan of `network` as the C function `name`, its kernels given by task keys."""
-    return network_plans({name: network}, kernels)[0]
+    return plan_networks({name: network}, kernels)[0]
 
 
-def network_plans(
+def plan_networks(
     networks: Mapping[str, Network], kernels: Mapping[str, Compiled]
 ) -> list[NetworkPlan]:
     """Return the plans of networks by their names in C, their kernels given by task keys.
@@ -88,7 +88,7 @@ def network_plans(
     return plans
 
 
-def bound_plan(
+def plan_bound_network(
     network: Network,
     kernels: Mapping[str, Compiled],
     name: str,

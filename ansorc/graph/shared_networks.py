@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import RLock
 
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import ScheduleError
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import c_name, chosen_programs, with_threads
-from ansorc.graph.network_plan import bound_plan, compiled_program
+from ansorc.graph.network_plan import compile_kernel, plan_bound_network
 from ansorc.graph.packed_weights import Content, Contents, PackedWeights
 from ansorc.ir.dump import DumpFolder
 from ansorc.schedule.names import Names, Steps
@@ -78,12 +78,14 @@ class SharedNetworks:
             is_compiled = self._compiled > compiled_before
         name = c_name(network.source.name)
         compiled = {key: kernel.compiled for key, kernel in kernels.items()}
-        plan = bound_plan(network, compiled, name, lambda w: self._weights.bound(w, contents))
+        plan = plan_bound_network(
+            network, compiled, name, lambda w: self._weights.bound(w, contents)
+        )
         contents.forget_others()
         if is_compiled:
             _release_free_memory()
         programs = {key: kernel.program for key, kernel in kernels.items()}
-        return build_network(with_threads(plan, network, programs), network.target)
+        return link_network(with_threads(plan, network, programs), network.target)
 
     def _default(
         self, network: Network, task: Task, choice: ProgramChoice, contents: Contents
@@ -116,7 +118,7 @@ class SharedNetworks:
         known = self._find(task, origin, program.check_indices)
         if known is not None:
             return replace(known, program=replace(known.program, threads=program.threads))
-        made = _Kernel(task, program, compiled_program(task, program, "kernel", dump))
+        made = _Kernel(task, program, compile_kernel(task, program, "kernel", dump))
         self._compiled += 1
         self._kernels[_key(task, origin, program.check_indices)] = made
         while len(self._kernels) > MOST_KERNELS:

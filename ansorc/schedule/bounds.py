@@ -13,6 +13,8 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from ansorc.ir.arith.affine import Linear, affine
+from ansorc.ir.arith.cut_off import CutOff, cut_off
+from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
@@ -103,29 +105,35 @@ def _region(
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, spot, is_shared=is_shared)
         indices = reader.op.indices
+        ranges = {
+            axis.name: (0, axis.extent - 1) for axis in (*reader.op.axes, *reader.op.reduce_axes)
+        }
         for columns in (indices[b.name] for b in source.buffers if b.name in indices):
             for box, column in zip(boxes, columns, strict=True):
-                box += [_index_box(index, axes) for index in column]
+                box += [_index_box(index, axes, ranges) for index in column]
     return tuple(_hull(box, extent) for box, extent in zip(boxes, shape, strict=True))
 
 
 def settle(state: State, step: Step, before: State, *, within: str = "") -> State:
     """Update the regions of all attached stages after `step`, or refuse the step.
 
-    A refusal shows the state `before`. If `within` names a stage, only its loops have changed, and
-    the regions of stages outside of them are kept.
+    A refusal shows the state `before`. Regions change in the nests that the step changed alone. If
+    `within` names a stage, only its loops have changed, and the regions of stages outside of them
+    are kept.
 
     A stage whose loops were already changed keeps its region: a step that would alter it comes too
     late. A reader must stay inside the loop in which its source is computed.
     """
     changed = {within}
+    nests = set[str]() if within else _changed_nests(state, before)
     for name in [s.name for s in reversed(state.stages) if isinstance(s.attach, At)]:
         stage = state.stage(name)
         assert isinstance(stage.attach, At)
         # What the threads of a block share is read over loops further out, too.
         around = state.chain(stage) if stage.scope == "shared" else ()
         is_inside = any(outer.name in changed for outer, _ in around)
-        if not within or stage.attach.stage in changed or is_inside:
+        is_changed = stage.attach.stage in changed or is_inside
+        if is_changed or (not within and state.root(stage).name in nests):
             state = _settle_stage(state, stage, stage.attach, (step, before))
             if state.stage(name) is not stage:
                 changed.add(name)
@@ -133,6 +141,16 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
         if complaint := unfit_layout(state, tensor):
             step.refuse(before, f"the layout of '{tensor}' is rewritten, but then {complaint}")
     return state
+
+
+def _changed_nests(state: State, before: State) -> set[str]:
+    """Return the root stages whose nests have, or had, a stage that is not the same in both."""
+    return {
+        one.root(stage).name
+        for one, other in ((state, before), (before, state))
+        for stage in one.stages
+        if other.find(stage.name) is not stage
+    }
 
 
 def unfit_layout(state: State, tensor: str) -> str:
@@ -237,12 +255,36 @@ def _over_threads(
     return wider
 
 
-def _index_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
+def _index_box(index: Expr, axes: dict[str, IndexBounds], ranges: Ranges) -> IndexBounds:
     if isinstance(index, Var) and index.name in axes:
         return axes[index.name]
-    form = affine(index)
+    form, cut = affine(index), None
+    if form is None and (cut := cut_off(index)) is not None:
+        form = affine(cut.value)
     if form is None:
         return _quotient_box(index, axes)
+    box = _linear_box(form, axes)
+    return box if cut is None or box.low is None else _box_within(box, form, cut, ranges)
+
+
+def _box_within(box: IndexBounds, form: Linear[str], cut: CutOff, ranges: Ranges) -> IndexBounds:
+    """Return a box of the values of `form` cut off at limits; its own box is `box`.
+
+    With some constant `form` is never cut off, and cutting off moves it at most there: the box
+    from one to the other holds all values. There may be no such constant.
+    """
+    spans = [(factor * end for end in ranges[axis]) for axis, factor in form.terms.items()]
+    ends = [sorted(span) for span in spans]
+    least = cut.low - sum(low for low, _ in ends)
+    most = cut.high - sum(high for _, high in ends)
+    if least > most:
+        return IndexBounds(None, None)
+    shift = int(min(max(form.constant, least), most)) - form.constant
+    start = box.start if shift > 0 else add(box.start, shift)
+    return IndexBounds(box.low, add(box.width, abs(shift)), start=start)
+
+
+def _linear_box(form: Linear[str], axes: dict[str, IndexBounds]) -> IndexBounds:
     low: Linear[Quotient] = Linear()
     width: Extent = 1
     start: Extent = form.constant

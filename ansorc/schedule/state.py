@@ -239,6 +239,12 @@ class State:
             stage = outer
         return loops
 
+    def root(self, stage: Stage) -> Stage:
+        """Return the outermost stage in whose loops `stage` is computed, maybe itself."""
+        while isinstance(stage.attach, At):
+            stage = self.stage(stage.attach.stage)
+        return stage
+
     def around(self, stage: Stage) -> tuple[tuple[Stage, Loop], ...]:
         """Return the iterators of other stages that enclose `stage`, outermost first."""
         return tuple(

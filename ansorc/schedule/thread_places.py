@@ -13,8 +13,9 @@ def require_threads_fit(step: Step, before: State, after: State) -> None:
     share the memory that holds it; otherwise each computes a part and reads elements that it does
     not have.
     """
+    nest = after.root(after.stage(step.stage))
     for stage in after.stages:
-        if isinstance(stage.attach, At):
+        if isinstance(stage.attach, At) and after.root(stage) is nest:
             threads = _threads(stage)
             blocks = [name for name, thread in threads.items() if thread.startswith("blockIdx")]
             step.require(

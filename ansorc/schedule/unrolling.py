@@ -84,8 +84,9 @@ def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
 
     Sketches and populations are not checked.
     """
+    nest = after.root(after.stage(loop[0]))
     for stage in after.stages:
-        if stage.is_inlined:
+        if stage.is_inlined or after.root(stage) is not nest:
             continue
         loops = (*after.around(stage), *((stage, iterator) for iterator in stage.iterators))
         marked = [(owner, it) for owner, it in loops if it.mark is Mark.UNROLL]

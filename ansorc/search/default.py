@@ -1,45 +1,30 @@
-"""The untuned default of a search space that has no better one: the best by its estimate."""
+"""The untuned default: the program that the estimate of a search space prefers."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.names import Steps
-from ansorc.search.cost_model import Float64Array
-from ansorc.search.evolution.sampling import sample
-from ansorc.search.evolution.variation import mutate
-from ansorc.search.options import DEFAULTS
-from ansorc.search.sketch.generate import generate
-from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import Genes, search_space, steps
+from ansorc.search.evolution.by_estimate import best_by_estimate
+from ansorc.search.space import search_space
+from ansorc.search.space.protocol import DefaultWishes
 from ansorc.target import Target
 
-ROWS, SURVIVORS, CHILDREN, ROUNDS = 256, 16, 240, 3
-"""Random programs of each sketch; those that have mutations in the next round, how many, and how
-often."""
 
+def default_steps(
+    dag: ComputeDAG,
+    target: Target,
+    *,
+    rewrite_layout: bool = True,
+    redefine: bool = True,
+    like: Sequence[Steps] = (),
+) -> Steps:
+    """Return the program that is used without any tuning; always the same one.
 
-def best_by_estimate(dag: ComputeDAG, target: Target) -> Steps:
-    """Return the program that the space of `target` estimates to be fastest; always the same one.
-
-    Random programs of all sketches are drawn, and those of the best sketch mutated.
+    `rewrite_layout` and `redefine` are those of `SearchOptions`. One that reads the constants as a
+    program of `like` does, of the same computation for other extents, is preferred. A space without
+    layouts ignores all three.
     """
-    space = search_space(target)
-    derived = generate(dag, target, space.rules(DEFAULTS))
-    whole = [one for _, each in space.complete(derived, DEFAULTS) for one in each]
-    drawn = [(sketch, *_drawn(sketch)) for sketch in whole]
-    sketch, genes, costs = min(drawn, key=lambda pool: float(pool[2].min()))
-    rng = np.random.default_rng(0)
-    for _ in range(ROUNDS):
-        best = np.argsort(costs, kind="stable")[:SURVIVORS]
-        children = mutate(sketch, np.repeat(genes[best], CHILDREN // SURVIVORS, axis=0), rng)
-        genes = np.concatenate([genes[best], children])
-        costs = np.concatenate([costs[best], space.estimate(sketch, children)])
-    return steps(sketch, genes[np.argmin(costs)])
-
-
-def _drawn(sketch: Sketch) -> tuple[Genes, Float64Array]:
-    """Random programs of `sketch`, and their estimates."""
-    genes = sample(sketch, ROWS, np.random.default_rng(0))
-    return genes, search_space(sketch.target).estimate(sketch, genes)
+    wishes = DefaultWishes(rewrite_layout, redefine, like)
+    return best_by_estimate(search_space(target).untuned(dag.plain, target, wishes))

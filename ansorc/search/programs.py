@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.package.signature import MeasuredProgram
 from ansorc.errors import BuildError, RecordError, TargetError
@@ -25,6 +25,7 @@ from ansorc.schedule import (
 from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.call_threads import known_threads
+from ansorc.search.default import default_steps
 from ansorc.search.measure import CachePolicy, ProgramText
 from ansorc.search.record import (
     Environment,
@@ -34,7 +35,6 @@ from ansorc.search.record import (
     current_environment,
     is_missing,
 )
-from ansorc.search.space import search_space
 from ansorc.search.task import Task
 from ansorc.target import Target
 from ansorc.target.units import seconds_text
@@ -67,7 +67,7 @@ class Program:
 _BY_HAND = Program((), "schedule by hand")
 
 
-def build(
+def compile_operator(
     program: State | ComputeDAG | Task,
     target: Target | str | None = None,
     name: str = "",
@@ -88,10 +88,10 @@ def build(
         backend_of(task.target)
         by_hand = replace(_BY_HAND, check_indices=check_indices)
         return _compiled(program, task, task.name, by_hand)
-    return build_program(task, replace(default_program(task), check_indices=check_indices))
+    return compile_program(task, replace(default_program(task), check_indices=check_indices))
 
 
-def build_program(task: Task, program: Program, name: str = "") -> Module:
+def compile_program(task: Task, program: Program, name: str = "") -> Module:
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
     backend_of(task.target)
     return _compiled(replay(task.dag, program.steps), task, name or task.name, program)
@@ -110,9 +110,8 @@ def default_program(
     whether stages may be computed by other definitions; `like`: programs, for other extents, in
     whose layouts the constants are there already.
     """
-    space = search_space(task.target)
     begin = time.perf_counter()
-    chosen = space.default_steps(
+    chosen = default_steps(
         task.dag, task.target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
     )
     _LOG.info(
@@ -236,7 +235,7 @@ def _compiled(state: State, task: Task, name: str, program: Program = _BY_HAND) 
         write_schedule(dump, state)
     _LOG.info("building %s for %s: %s", name, task.target.text, program.origin)
     function = replace(lower(state, name), checks_indices=program.check_indices)
-    return build_function(
+    return compile_module(
         function, task.target, flops=task.dag.flops, packings=packings(state),
         records=program.records, threads=program.threads, dump=dump,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from ansorc.ir import notebook
 from ansorc.schedule import Schedule, replay
 from ansorc.search.contest import Ranking
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
-from ansorc.search.programs import build_program, recorded_program
+from ansorc.search.programs import compile_program, recorded_program
 from ansorc.search.record import Record
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -123,7 +123,7 @@ class TuneResult:
         if self.best is None:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
         program = recorded_program(self.task, self.best, self.threads)
-        return build_program(self.task, program, name)
+        return compile_program(self.task, program, name)
 
     @property
     def schedule(self) -> Schedule:

@@ -13,11 +13,11 @@ from ansorc.codegen.inspect.assembly import innermost_loops
 from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import CopyProbe, FmaProbe, ReadProbe
+from ansorc.graph.api import build
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, lower
 from ansorc.search.measure.check import expectations
 from ansorc.search.measure.data import Array, draw_with_rounding
-from ansorc.search.programs import build
 from ansorc.search.task import Task
 from ansorc.target import Target
 from bench.codegen.case import Case, Limit

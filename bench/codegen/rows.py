@@ -5,7 +5,7 @@ from __future__ import annotations
 import ansorc as ac
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Schedule, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 
 

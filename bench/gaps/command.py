@@ -15,11 +15,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.compare.side import Gap, PeerInfo, Side
+from ansorc.compare.side import Gap
 from ansorc.errors import AnsorcError
 from ansorc.target import detect
 from bench.gaps.sides import BESIDE
-from bench.peers import ROOT
+from bench.peers.checked_sides import make_side, refuse_wrong
 from bench.team import compiled
 
 GAPS_US = (0.0, 5.0, 20.0, 100.0, 2000.0)
@@ -28,7 +28,6 @@ _NAMES = (
 )  # fmt: skip
 _CPP = "ansorc, C++"
 _PATIENCE_S = 600.0
-_TOLERANCE = 1e-4
 
 Timer = Callable[[float], float]
 """Returns the seconds of a call after a gap of so many microseconds."""
@@ -99,12 +98,10 @@ def _cpp_timer(program: Path, threads: int) -> Timer:
 def _python_timer(
     name: str, threads: int, records: Path | None, directory: Path, stack: ExitStack
 ) -> Timer:
-    side = Side(PeerInfo(name, name, name), threads, directory / "log", "bench.gaps.serve", ROOT)
+    side = make_side(name, threads, directory / "log", "bench.gaps.serve")
     stack.callback(side.end)
     message = {"do": "prepare", "threads": threads, "records": str(records or "")}
-    answer = side.ask(message, _PATIENCE_S)
-    if not answer["error"] <= _TOLERANCE:
-        raise Gap("wrong", f"its largest error is {answer['error']:.2g}")
+    refuse_wrong(side.ask(message, _PATIENCE_S)["error"])
 
     def timed(gap_us: float) -> float:
         asked = {"do": "time", "gap_us": gap_us, "seconds": 0.03}

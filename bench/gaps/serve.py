@@ -13,12 +13,12 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ansorc.compare.figures import largest_error
 from ansorc.compare.program import SideProgram
-from ansorc.compare.serving import gap_of, serve
+from ansorc.compare.serving import JsonFields, serve
 from bench.gaps.sides import BESIDE, SIDES, operands
 
 _LEAST_CALLS, _WARM_UP = 11, 3
@@ -32,16 +32,8 @@ class GapServer:
         self._program: SideProgram | None = None
         self._other: SideProgram | None = None
 
-    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to `message`; never raises an ordinary exception."""
-        try:
-            if message["do"] == "prepare":
-                return self._prepare(message)
-            return {"seconds": self._median(message["gap_us"] * 1e-6, message["seconds"])}
-        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
-            return gap_of(error)
-
-    def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, message: JsonFields) -> JsonFields:
+        """Make the side's program, and compare its result with float64."""
         records = Path(message["records"]) if message["records"] else None
         self._program = SIDES[self._name](message["threads"], records)
         if self._other_name:
@@ -49,12 +41,12 @@ class GapServer:
         a, b = operands()
         expected = a.astype(np.float64) @ b.astype(np.float64)
         self._program.run()
-        found = np.asarray(self._program.output())
-        return {"error": float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))}
+        return {"error": largest_error(np.asarray(self._program.output()), expected)}
 
-    def _median(self, gap_s: float, seconds: float) -> float:
-        """The time of a call after a gap in which the calling thread computes."""
+    def time(self, message: JsonFields) -> JsonFields:
+        """Return the time of a call after a gap in which the calling thread computes."""
         assert self._program is not None
+        gap_s, seconds = message["gap_us"] * 1e-6, message["seconds"]
         run, clock, other = self._program.run, time.perf_counter, self._other
         times: list[float] = []
         end = clock() + seconds
@@ -67,12 +59,13 @@ class GapServer:
             begin = clock()
             run()
             times.append(clock() - begin)
-        return statistics.median(times[_WARM_UP:])
+        return {"seconds": statistics.median(times[_WARM_UP:])}
 
 
 def main() -> None:
     """Serve the side that is named."""
-    serve(GapServer(sys.argv[1]).answer)
+    server = GapServer(sys.argv[1])
+    serve({"prepare": server.prepare, "time": server.time})
 
 
 if __name__ == "__main__":

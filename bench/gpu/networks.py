@@ -23,7 +23,8 @@ from ansorc.search.options import Scheduling
 from ansorc.search.tune_options import TuneOptions
 from ansorc.target import Target
 from bench.gpu.sides import RECORDS, GpuProgram, Missing, torch_on_gpu, torch_program
-from bench.networks.compare import NETWORKS, TOLERANCE, network_files
+from bench.networks.compare import NETWORKS, network_files
+from bench.peers.checked_sides import TOLERANCE
 from bench.peers.problem import Array
 
 NAMES = tuple(f"{name}-b{batch}" for batch in (1, 16) for name in NETWORKS)

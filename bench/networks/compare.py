@@ -21,12 +21,11 @@ from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
 from ansorc.target.units import seconds_text
 from bench.networks.sides import PEERS
-from bench.peers import ROOT, PeerInfo
+from bench.peers.checked_sides import TOLERANCE, make_side, refuse_wrong, time_in_turns
 
 NETWORKS = ("resnet50", "mobilenet_v2", "resnet3d_18", "dcgan", "bert")
 _PREPARE_S = 3600.0
-TOLERANCE = 1e-4
-"""Of an output, as a share of its largest element."""
+_TURN_S = 0.5
 
 
 @dataclass
@@ -136,25 +135,17 @@ def _compared(
     result, sides = NetworkResult(title), dict[str, Side]()
     threads = int(str(message["threads"]))
     for name in names:
-        side = Side(PeerInfo(name, name, name), threads, directory / f"{name}.log",
-                    "bench.networks.serve", ROOT)  # fmt: skip
+        side = make_side(name, threads, directory / f"{name}.log", "bench.networks.serve")
         try:
             answer = side.ask(message, _PREPARE_S)
             result.errors[name], result.made_s[name] = answer["error"], answer["made_s"]
-            if not answer["error"] <= tolerance:
-                raise Gap("wrong", f"its largest error is {answer['error']:.2g}")
+            refuse_wrong(answer["error"], tolerance)
             sides[name] = side
         except Gap as gap:
             result.gaps[name] = str(gap)
             side.end()
-    for _ in range(turns):
-        for name, side in sides.items():
-            try:
-                times = side.ask({"do": "time", "seconds": 0.5}, _PREPARE_S)["seconds"]
-                result.seconds.setdefault(name, []).append(statistics.median(times))
-            except Gap as gap:
-                result.gaps[name] = str(gap)
-        sides = {name: side for name, side in sides.items() if name not in result.gaps}
+    result.seconds, gaps = time_in_turns(sides, turns, _TURN_S, _PREPARE_S)
+    result.gaps |= gaps
     for side in sides.values():
         side.end()
     return result

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ansorc.compare.serving import gap_of, serve
+from ansorc.compare.figures import largest_error
+from ansorc.compare.serving import JsonFields, serve
 from bench.networks.sides import SIDES, NetworkRequest, Run
 
 _WARM_UP = 3
@@ -28,16 +28,8 @@ class NetworkServer:
         self._side = side
         self._run: Run | None = None
 
-    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to `message`; never raises an ordinary exception."""
-        try:
-            if message["do"] == "prepare":
-                return self._prepare(message)
-            return {"seconds": self._times(message["seconds"])}
-        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
-            return gap_of(error)
-
-    def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, message: JsonFields) -> JsonFields:
+        """Make the side's function, and compare its result with the reference."""
         stem, records = Path(message["stem"]), message["records"]
         with np.load(f"{stem}-inputs.npz") as found:
             inputs = {name: found[name] for name in found.files}
@@ -49,27 +41,27 @@ class NetworkServer:
         self._run = SIDES[self._side](request)
         result = np.asarray(self._run())
         made_s = time.perf_counter() - begin
-        reference = np.load(f"{stem}-reference.npy")
-        error = float(np.max(np.abs(result - reference)) / np.max(np.abs(reference)))
+        error = largest_error(result, np.load(f"{stem}-reference.npy"))
         for _ in range(_WARM_UP):
             self._run()
         return {"error": error, "made_s": made_s}
 
-    def _times(self, seconds: float) -> list[float]:
-        """The times of calls one after another for about `seconds`, after one to warm up."""
+    def time(self, message: JsonFields) -> JsonFields:
+        """Return the seconds of calls one after another, after one to warm up."""
         assert self._run is not None
         self._run()
-        found: list[float] = []
-        while sum(found) < seconds or len(found) < 3:
+        times: list[float] = []
+        while sum(times) < message["seconds"] or len(times) < 3:
             begin = time.perf_counter()
             self._run()
-            found.append(time.perf_counter() - begin)
-        return found
+            times.append(time.perf_counter() - begin)
+        return {"seconds": times}
 
 
 def main() -> None:
     """Serve the side that is named."""
-    serve(NetworkServer(sys.argv[1]).answer)
+    server = NetworkServer(sys.argv[1])
+    serve({"prepare": server.prepare, "time": server.time})
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from ansorc.target.units import seconds_text
 from bench.operators.case import OperatorCase
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES
-from bench.peers import ROOT, PeerInfo
+from bench.peers.checked_sides import make_side, refuse_wrong, time_in_turns
 
 _OWN = ("ansorc", "machine code")
 _PATIENCE_S = 3600.0
-_TOLERANCE = 1e-4
+_TURN_S = 0.02
 _RESULTS = "operators.json"
 
 
@@ -72,10 +72,9 @@ def operators(
     number = threads or detect().cores
     names = (*_OWN, *(name for name in peers.split(",") if name in SIDES))
     sides = {
-        name: Side(PeerInfo(name, name, name), number, directory / "sides.log",
-                   "bench.operators.serve", ROOT)
+        name: make_side(name, number, directory / "sides.log", "bench.operators.serve")
         for name in names
-    }  # fmt: skip
+    }
     results: list[OperatorResult] = []
     try:
         for case in chosen:
@@ -108,21 +107,18 @@ def _timed(
     case: OperatorCase, sides: dict[str, Side], message: dict[str, object], turns: int
 ) -> OperatorResult:
     """Let every side prepare the case, check it, and time all in turns."""
-    result, right = OperatorResult(case.name, case.kind), list[str]()
+    result, right = OperatorResult(case.name, case.kind), dict[str, Side]()
     wanted = {"do": "reference", "case": case.name, "path": message["reference"]}
     sides["torch" if "torch" in sides else "ansorc"].ask(wanted, _PATIENCE_S)
     for name, side in sides.items():
         try:
             answer = side.ask(message, _PATIENCE_S)
-            if not answer["error"] <= _TOLERANCE:
-                raise Gap("wrong", f"its largest error is {answer['error']:.2g}")
-            right.append(name)
+            refuse_wrong(answer["error"])
+            right[name] = side
         except Gap as gap:
             result.gaps[name] = str(gap)
-    for _ in range(turns):
-        for name in right:
-            answer = sides[name].ask({"do": "time", "seconds": 0.02}, _PATIENCE_S)
-            result.seconds.setdefault(name, []).append(answer["seconds"])
+    result.seconds, gaps = time_in_turns(right, turns, _TURN_S, _PATIENCE_S)
+    result.gaps |= gaps
     return result
 
 

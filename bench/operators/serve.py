@@ -2,7 +2,7 @@
 
 {"do": "prepare", "case": …, "threads": …, "records": …, "trials": …, "reference": …}
                                                    -> {"error": …, "way": …}
-{"do": "time", "seconds": 0.03}                    -> {"seconds": a call's}
+{"do": "time", "seconds": 0.03}                    -> {"seconds": [a call's, …]}
 {"do": "reference", "case": …, "path": …}          -> {}
 
 `error` is the largest deviation from float64, as a share of the largest element.
@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ansorc.compare.figures import largest_error
 from ansorc.compare.program import Clocked
-from ansorc.compare.serving import gap_of, serve
+from ansorc.compare.serving import JsonFields, serve
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES, OperatorRequest, reference
 
@@ -31,22 +32,8 @@ class OperatorServer:
         self._side = side
         self._way: Clocked | None = None
 
-    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to `message`; never raises an ordinary exception."""
-        try:
-            match message["do"]:
-                case "prepare":
-                    return self._prepare(message)
-                case "reference":
-                    np.save(message["path"], reference(_case(message)))
-                    return {}
-                case _:
-                    assert self._way is not None
-                    return {"seconds": float(np.median(self._way.burst(message["seconds"])))}
-        except Exception as error:  # noqa: BLE001 - any fault of a side is one named gap
-            return gap_of(error)
-
-    def _prepare(self, message: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, message: JsonFields) -> JsonFields:
+        """Choose the fastest of the side's ways, and compare its result with the reference."""
         self._way = None
         case, records = _case(message), message["records"]
         request = OperatorRequest(
@@ -61,17 +48,28 @@ class OperatorServer:
         result, expected = np.asarray(program.output()), np.load(message["reference"])
         if result.shape != expected.shape:
             raise ValueError(f"its shape is {result.shape}, not {expected.shape}")
-        largest = float(np.max(np.abs(expected))) or 1.0
-        return {"error": float(np.max(np.abs(result - expected))) / largest, "way": program.name}
+        return {"error": largest_error(result, expected), "way": program.name}
+
+    def time(self, message: JsonFields) -> JsonFields:
+        """Return the seconds of a call in each of several batches."""
+        assert self._way is not None
+        return {"seconds": self._way.burst(message["seconds"])}
 
 
-def _case(message: dict[str, Any]) -> Any:
+def write_reference(message: JsonFields) -> JsonFields:
+    """Write what a case has to give."""
+    np.save(message["path"], reference(_case(message)))
+    return {}
+
+
+def _case(message: JsonFields) -> Any:
     return next(case for case in CASES if case.name == message["case"])
 
 
 def main() -> None:
     """Serve the side that is named."""
-    serve(OperatorServer(sys.argv[1]).answer)
+    server = OperatorServer(sys.argv[1])
+    serve({"prepare": server.prepare, "reference": write_reference, "time": server.time})
 
 
 if __name__ == "__main__":

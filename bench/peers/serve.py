@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 
 from ansorc.compare.program import Clocked
-from ansorc.compare.serving import JsonFields, first_line, gap, gap_of, serve
+from ansorc.compare.serving import JsonFields, first_line, gap, serve
 from bench.peers.problem import Array, problem
 from bench.peers.program import Peer, Request, Unsupported
 
@@ -36,26 +36,8 @@ class Server:
         self._ways: list[Clocked] = []
         self._output = ""
 
-    def answer(self, message: JsonFields) -> JsonFields:
-        """Return the answer to `message`; never raises an ordinary exception."""
-        try:
-            match message["do"]:
-                case "hello":
-                    return self._hello(message)
-                case "prepare":
-                    return self._prepare(message)
-                case "other":
-                    del self._ways[0]
-                    return self._prepared()
-                case "time":
-                    del self._ways[1:]
-                    return self._ways[0].times(message["seconds"])
-                case other:
-                    return gap("failed", f"there is no request '{other}'")
-        except Exception as error:  # noqa: BLE001 - any fault of a peer is one named gap
-            return gap_of(error)
-
-    def _hello(self, message: JsonFields) -> JsonFields:
+    def hello(self, message: JsonFields) -> JsonFields:
+        """Return the versions of the side's packages, and what a call costs."""
         self._peer = cast(Peer, importlib.import_module(self._module))
         return {"versions": self._peer.versions(), "dispatch_s": self._dispatch_s(message)}
 
@@ -69,11 +51,22 @@ class Server:
             return 0.0
         return float(np.median(ways[0].burst(_CHOOSING_S)))
 
-    def _prepare(self, message: JsonFields) -> JsonFields:
+    def prepare(self, message: JsonFields) -> JsonFields:
+        """Make the side's programs, and write the result of the best."""
         self._ways = []  # the arrays of the case before may be large
         self._output = message["output"]
         self._ways = self._best(_request(message, [np.load(path) for path in message["inputs"]]))
         return self._prepared()
+
+    def drop_best(self, _: JsonFields) -> JsonFields:
+        """Go on with the next best way, as the numbers of this one were wrong."""
+        del self._ways[0]
+        return self._prepared()
+
+    def time(self, message: JsonFields) -> JsonFields:
+        """Return what calls of the best way take; the other ways are given up."""
+        del self._ways[1:]
+        return dict(self._ways[0].times(message["seconds"]))
 
     def _prepared(self) -> JsonFields:
         """Write the result of the best way that is left."""
@@ -124,7 +117,9 @@ def _request(message: JsonFields, inputs: list[Array]) -> Request:
 
 def main() -> None:
     """Serve the module that is named."""
-    serve(Server(sys.argv[1]).answer)
+    server = Server(sys.argv[1])
+    serve({"hello": server.hello, "prepare": server.prepare, "other": server.drop_best,
+           "time": server.time})  # fmt: skip
 
 
 if __name__ == "__main__":

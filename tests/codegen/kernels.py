@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.ir.parser import parse
 from ansorc.target import Target
@@ -72,7 +72,7 @@ Floats = NDArray[np.float32]
 
 
 def build(text: str, name: str | None = None) -> Module:
-    return build_function(parse(text), Target.parse("native"), name)
+    return compile_module(parse(text), Target.parse("native"), name)
 
 
 def arguments() -> tuple[Floats, Floats]:

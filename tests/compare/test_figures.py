@@ -6,11 +6,12 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.compare.figures import geometric_mean, paired_ratio, quartiles
+from ansorc.compare.figures import geometric_mean, largest_error, paired_ratio, quartiles
 from bench.compare.result import FILE, CaseResult, Results, SideResult
 
 TIMES = st.lists(st.floats(1e-7, 10.0), min_size=1, max_size=20)
@@ -28,6 +29,14 @@ def took(*seconds: float, dispatch_s: float = 0.0) -> SideResult:
 
 
 CANNOT = SideResult(gap="there is no such operator", gap_kind="cannot")
+
+
+def test_errors_are_a_share_of_the_largest_element() -> None:
+    expected = np.array([1.5, -10.0])
+    assert largest_error(np.array([1.0, -8.0], np.float32), expected) == 0.2
+    assert largest_error(np.array([True]), np.array([True])) == 0.0
+    assert largest_error(np.array([0.25]), np.array([0.0])) > 1.0
+    assert math.isnan(largest_error(np.array([math.nan]), np.array([1.0])))
 
 
 def test_geometric_mean() -> None:

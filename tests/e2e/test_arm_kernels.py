@@ -15,7 +15,7 @@ from ansorc.codegen.inspect.assembly import innermost_loops
 from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.lang.reference import evaluate
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.measure.check import Expectation, tolerance
 from tests.support.arm.emulated import emulated, linked, needs_qemu
 

@@ -15,7 +15,7 @@ from ansorc.ir.passes.fill_memory import fill_memory
 from ansorc.ir.passes.gpu.pipeline import CUDA_PASSES
 from ansorc.ir.passes.pipeline import run_passes
 from ansorc.schedule import lower, replay
-from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.support.element_chains import SHAPE, chain, expected
 
@@ -24,7 +24,7 @@ SM_80 = Target.parse("cuda -arch=sm_80")
 
 def program_of(kind: str, length: int, *, is_filled: bool = False) -> DeviceProgram:
     dag = chain(kind, length)
-    function = run_passes(CUDA_PASSES, lower(replay(dag, default_gpu_steps(dag, SM_80))), SM_80)
+    function = run_passes(CUDA_PASSES, lower(replay(dag, default_steps(dag, SM_80))), SM_80)
     return emit_cuda(fill_memory(function, has_threads=True) if is_filled else function, SM_80)
 
 

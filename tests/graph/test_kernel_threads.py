@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.call.network_module import CallTime, build_network
+from ansorc.codegen.call.network_module import CallTime, link_network
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.graph import kernel_threads
 from ansorc.graph.cache_policy import cache_policy_of, used_bytes
@@ -20,7 +20,7 @@ from ansorc.graph.kernel_threads import (
     tune_threads,
 )
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, planned_network
+from ansorc.graph.network_build import chosen_programs, compile_network_plan
 from ansorc.schedule import Names
 from ansorc.search.call_threads import thread_counts
 from ansorc.search.measure import ProgramText
@@ -44,7 +44,7 @@ def defaults(one: Network) -> dict[str, Program]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_bytes_of_a_network_are_those_of_its_plan(name: str) -> None:
     one = Network.of(NETWORKS[name]())
-    plan = planned_network(one, defaults(one))
+    plan = compile_network_plan(one, defaults(one))
     assert used_bytes(one) <= plan.arena_bytes + plan.weights.nbytes
     assert plan.arena_bytes + plan.weights.nbytes <= 1.5 * used_bytes(one) + 4096
 
@@ -103,7 +103,7 @@ def test_each_kernel_gets_the_fastest_number(
     def build(plan: NetworkPlan, _: Target) -> Profiled:
         return Profiled(plan, seconds)
 
-    monkeypatch.setattr(kernel_threads, "build_network", build)
+    monkeypatch.setattr(kernel_threads, "link_network", build)
     plan = perceptron(threads=1)
     found = measured_threads(plan, target, [X], rounds=3)
     assert found.threads == expected
@@ -128,7 +128,7 @@ def test_time_that_is_up_ends_the_rounds(
     def build(plan: NetworkPlan, _: Target) -> Slow:
         return Slow(plan, {0: (2.0, 2.0, 9.0), 1: (1.0, 1.0, 9.0)})
 
-    monkeypatch.setattr(kernel_threads, "build_network", build)
+    monkeypatch.setattr(kernel_threads, "link_network", build)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     plan, target = perceptron(threads=1), Target.parse("native -cores=2")
     found = measured_threads(plan, target, [X], deadline=seconds)
@@ -141,8 +141,8 @@ def test_a_real_network_is_right_with_whatever_was_chosen() -> None:
     plan = perceptron()
     found = measured_threads(plan, NATIVE, [X], rounds=3)
     assert len(found.threads) == 2
-    module = build_network(found.applied(plan), NATIVE)
-    np.testing.assert_array_equal(module(X), build_network(plan, NATIVE)(X))
+    module = link_network(found.applied(plan), NATIVE)
+    np.testing.assert_array_equal(module(X), link_network(plan, NATIVE)(X))
 
 
 def record_of(key: str, task: ac.Task, program: Program) -> Record:
@@ -163,7 +163,7 @@ def test_builds_use_what_is_kept_of_their_programs(tmp_path: Path) -> None:
         records.keep_threads(current_environment(), kept)
     found = chosen_programs(one, choice)
     assert {key: program.threads for key, program in found.items() if program.threads} == {first: 1}
-    plan = planned_network(one, found)
+    plan = compile_network_plan(one, found)
     assert [call.threads for call in plan.calls] == [
         int(of_call.key == first) for _, of_call in one.task_of
     ]

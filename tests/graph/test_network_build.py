@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network, weights_of
-from ansorc.graph.network_plan import compiled_program, network_plan
+from ansorc.graph.network_plan import compile_kernel, plan_network
 from ansorc.search.programs import default_program
 from tests.graph.small_networks import NETWORKS, inputs_of
 
 
 def built(network: Network) -> NetworkModule:
     kernels = {
-        key: compiled_program(task, default_program(task), f"kernel{number}")
+        key: compile_kernel(task, default_program(task), f"kernel{number}")
         for number, (key, task) in enumerate(network.tasks.items())
     }
-    return build_network(network_plan(network, kernels, "net"), network.target)
+    return link_network(plan_network(network, kernels, "net"), network.target)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

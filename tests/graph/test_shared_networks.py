@@ -51,13 +51,13 @@ def perceptron(batch: int, held: list[Array], name: str = "net") -> Graph:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[NetworkPlan]:
     """The plans that are built."""
     found: list[NetworkPlan] = []
-    build = shared.build_network
+    build = shared.link_network
 
     def noted(plan: NetworkPlan, target: Any) -> Any:
         found.append(plan)
         return build(plan, target)
 
-    monkeypatch.setattr(shared, "build_network", noted)
+    monkeypatch.setattr(shared, "link_network", noted)
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.build import compile_function
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.network.own_weights import with_all_packed, with_own_weights
 from ansorc.codegen.network.plan import BufferSlot, KernelCall, NetworkPlan, PlaceKind
 from ansorc.codegen.network.weights import Weight
@@ -84,10 +84,10 @@ def test_what_grows_is_packed_when_it_is_loaded() -> None:
     packed = with_all_packed(plan)
     assert packed.weights.nbytes == 3 * packing.packed.bytes
     for each, wanted in ((plan, expected), (own, expected[1:2]), (packed, expected)):
-        result = build_network(each, NATIVE)()
+        result = link_network(each, NATIVE)()
         for one, values in zip(result if len(wanted) > 1 else [result], wanted, strict=True):
             np.testing.assert_allclose(one, values, 1e-5, 1e-7)
-    again = build_network(with_all_packed(plan), NATIVE)()  # what was stored is in memory by now
+    again = link_network(with_all_packed(plan), NATIVE)()  # what was stored is in memory by now
     np.testing.assert_allclose(again, expected, 1e-5, 1e-7)
 
 

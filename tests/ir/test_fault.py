@@ -9,7 +9,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.build import prepare
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.errors import (
     AssertionFailedError,
     DivisionByZeroError,
@@ -46,7 +46,7 @@ kernel small(A: float32[64], C: float32[64]):
 def ways(text: str, target: str = "native") -> list[Callable[..., object]]:
     """What runs a program: the interpreter, machine code on one thread and on all."""
     function = parse(text)
-    module = build_function(function, Target.parse(target))
+    module = compile_module(function, Target.parse(target))
     return [
         lambda *arrays: interpret(function, arrays),
         lambda *arrays: module(*arrays, threads=1),

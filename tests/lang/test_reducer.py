@@ -17,7 +17,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import State, lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 
 Array = NDArray[Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.codegen.build import prepare
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.ir.interpret import interpret
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
@@ -73,5 +73,5 @@ def keeps_the_meaning(state: Schedule) -> None:
     check(dag, prepared, expected, "the program after the passes")
     at_end = len(state.steps) % 2 == 0
     compiled = [guarded(array, at_end=at_end) for array in poisoned(dag, inputs)]
-    build_function(function, target, "kernel", packings=packings(state))(*compiled, threads=2)
+    compile_module(function, target, "kernel", packings=packings(state))(*compiled, threads=2)
     check(dag, compiled, expected, "the machine code")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer
@@ -161,7 +161,7 @@ def test_any_tiling_computes_the_same_with_packed_weights(state: Schedule) -> No
     interpret(function, interpreted, fresh_outputs=True)
     np.testing.assert_allclose(interpreted[-1], wanted[0], 1e-4, 1e-4)
     arrays[-1] = np.full_like(arrays[-1], np.nan)
-    build_function(function, Target.parse("native"), packings=packings(state))(*arrays, threads=2)
+    compile_module(function, Target.parse("native"), packings=packings(state))(*arrays, threads=2)
     np.testing.assert_allclose(arrays[-1], wanted[0], 1e-4, 1e-4)
     for name, packing in layouts.items():
         copy = np.full(packing.packed.shape, np.nan, np.float32)

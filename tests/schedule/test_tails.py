@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.codegen.build import prepare
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.ir.interpret import interpret
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
@@ -91,7 +91,7 @@ def assert_right(dag: ComputeDAG, function: Function, seed: int) -> None:
         found = [*inputs, np.full(expected.shape, 99, dag.params[-1].dtype.numpy)]
         interpret(prepared, found, fresh_outputs=True)
         np.testing.assert_array_equal(found[-1], expected, err_msg=str(target))
-        module = build_function(function, target, "kernel")
+        module = compile_module(function, target, "kernel")
         for at_end in (True, False):
             fenced = [Fenced(p.shape, p.dtype.numpy, at_end=at_end) for p in dag.params]
             for fence, values in zip(fenced, found, strict=True):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.library import load_kernel
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
@@ -105,13 +105,13 @@ def test_the_limit_is_part_of_the_text() -> None:
 _CALLS = """
 import os, sys
 import numpy as np
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.ir.parser import parse
 
 text = "kernel k(A: float32[64]):\\n    parallel i in 0..64:\\n        A[i] = 1.0\\n"
 threads = lambda: len(os.listdir("/proc/self/task"))
 for limit, allowed, started in ((1, 0, 0), (1, 4, 0), (4, 1, 0), (2, 0, 1), (2, 4, 1), (4, 3, 2)):
-    kernel = build_function(parse(text), sys.modules["ansorc.target"].Target.parse("native"),
+    kernel = compile_module(parse(text), sys.modules["ansorc.target"].Target.parse("native"),
                             f"k{limit}", threads=limit)
     array = np.full(64, np.nan, np.float32)
     kernel(array, threads=allowed)
@@ -129,7 +129,7 @@ def test_a_call_has_no_more_threads_than_were_the_fastest() -> None:
 
 def test_a_saved_kernel_says_its_limit(tmp_path: Path) -> None:
     text = "kernel k(A: float32[64]):\n    parallel i in 0..64:\n        A[i] = 1.0\n"
-    kernel = build_function(parse(text), Target.parse("native"), "k", threads=1)
+    kernel = compile_module(parse(text), Target.parse("native"), "k", threads=1)
     saved = kernel.save(tmp_path / "k.so")
     assert "no more than 1 ever do" in saved.header.read_text()
     loaded = load_kernel(saved.library)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.options import SearchOptions
-from ansorc.search.programs import build_program, recorded_program
+from ansorc.search.programs import compile_program, recorded_program
 from ansorc.search.record import Record, Records, export_lines, import_lines
 from ansorc.search.space import design_space
 from ansorc.search.tune import tune_task
@@ -42,7 +42,7 @@ def test_a_winner_with_a_packed_weight_is_right_and_says_so(tmp_path: Path) -> N
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in range(2))
     c = np.full((32, 32), np.nan, np.float32)
-    module = build_program(task, recorded_program(task, result.best))
+    module = compile_program(task, recorded_program(task, result.best))
     module(a, module.pack("B", b), c)
     np.testing.assert_allclose(c, a.astype(np.float64) @ b, 1e-4, 1e-4)
 

@@ -12,7 +12,7 @@ import pytest
 
 import ansorc.lang as ac
 from ansorc.codegen.build import prepare
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import LanguageError
 from ansorc.ir.interpret import interpret
@@ -20,7 +20,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.stmt import Function
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.support.element_chains import KINDS, SHAPE, chain, expected
 
@@ -91,7 +91,7 @@ def test_long_chains_are_right(kind: str, length: int) -> None:
     function = lowered(chain(kind, length), NATIVE)
     x = np.random.default_rng(length).uniform(-1, 1, SHAPE).astype(np.float32)
     y = np.full(SHAPE, np.nan, np.float32)
-    build_function(function, NATIVE, "chain")(x, y)
+    compile_module(function, NATIVE, "chain")(x, y)
     # exp(x) - 1 loses digits near 0, once a node
     atol = 1e-6 if kind in ("celu", "mixed") else 1e-30
     np.testing.assert_allclose(y, expected(kind, length, x), 1e-3, atol)
@@ -172,7 +172,7 @@ def test_other_long_computations_are_right_and_short(
     function = lowered(dag, NATIVE)
     x = np.random.default_rng(1).uniform(-1, 1, dag.inputs[0].shape).astype(np.float32)
     outputs = [np.full(b.shape, np.nan, np.float32) for b in dag.outputs]
-    build_function(function, NATIVE, "kernel")(x, *outputs)
+    compile_module(function, NATIVE, "kernel")(x, *outputs)
     for found, wanted in zip(outputs, evaluate(dag, [x]), strict=True):
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-6)
 

@@ -13,7 +13,7 @@ from ansorc.errors import LanguageError
 from ansorc.lang import operators as ops
 from ansorc.schedule import Hole, Names, Step, lower, replay
 from ansorc.schedule.steps import Split
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.sketch import Sketch

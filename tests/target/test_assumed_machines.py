@@ -13,7 +13,7 @@ from ansorc.ir.verify import verify
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
 from ansorc.schedule.stage import Mark
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.space import design_space, encode, extract, phenotype_keys, steps
 from ansorc.target import Target, detect

@@ -15,7 +15,7 @@ from ansorc.ir.stmt import Function
 from ansorc.target import Target
 
 
-def build_function(
+def compile_module(
     function: Function,
     target: Target,
     name: str | None = None,

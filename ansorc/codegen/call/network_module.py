@@ -205,7 +205,7 @@ class NetworkModule:
         )
 
 
-def build_network(plan: NetworkPlan, target: Target) -> NetworkModule:
+def link_network(plan: NetworkPlan, target: Target) -> NetworkModule:
     """Return the network of `plan`, whose kernels were compiled for `target`.
 
     It is loaded at its first call. Raise BuildError for a plan that is not valid, and TargetError

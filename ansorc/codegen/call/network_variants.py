@@ -15,7 +15,7 @@ from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.network_module import (
     CallTime,
     NetworkModule,
-    build_network,
+    link_network,
     open_network,
 )
 from ansorc.codegen.call.timing import Timing
@@ -117,10 +117,10 @@ class NetworkVariants:
         return " | ".join(shapes_text(module.signature) for module in self.modules)
 
 
-def build_variants(plan: VariantsPlan, target: Target) -> NetworkVariants:
-    """Return the networks of `plan`, compiled for `target`; raise as `build_network` does."""
+def link_variants(plan: VariantsPlan, target: Target) -> NetworkVariants:
+    """Return the networks of `plan`, compiled for `target`; raise as `link_network` does."""
     require_c_name(plan.name)
-    modules = [build_network(each, target) for each in plan.plans]
+    modules = [link_network(each, target) for each in plan.plans]
     return NetworkVariants(plan.name, modules, plan)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.codegen.base import MachineLimits
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.ir.aligned import aligned_empty
 from ansorc.ir.buffer import Buffer, Scope
@@ -82,7 +82,7 @@ class FmaProbe(_KernelProbe):
         target = _native(target)
         lanes = target.vector_bytes // FLOAT32.bytes
         chains = max(2, int(target.vector_registers * _CHAINS_SHARE))
-        module = build_function(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
+        module = compile_module(_fma_function(threads, chains, lanes, steps), target, "fma_probe")
         start = np.ones((threads, chains, lanes), np.float32)
         arrays = start, np.array([0.5, 0.25], np.float32), np.empty_like(start)
         super().__init__(module, arrays, threads, 2.0 * steps * start.size)
@@ -103,7 +103,7 @@ class ReadProbe(_KernelProbe):
         function = _read_function(threads, times, rows, vectors, lanes)
         source = _touch_memory(function.params[0].shape)
         out = np.empty(function.params[1].shape, np.float32)
-        module = build_function(function, target, function.name)
+        module = compile_module(function, target, function.name)
         super().__init__(module, (source, out), threads, times * source.nbytes)
 
 
@@ -118,7 +118,7 @@ class CopyProbe(_KernelProbe):
         function = _copy_function(threads, max(1, size // (threads * FLOAT32.bytes)))
         source = _touch_memory(function.params[0].shape)
         out = aligned_empty(source.shape).view(np.float32)
-        module = build_function(function, target, function.name)
+        module = compile_module(function, target, function.name)
         super().__init__(module, (source, out), threads, 2 * source.nbytes)
 
 

@@ -75,7 +75,7 @@ def write_network(
         objects = make_objects(digest)
         version = kernel_version(b"".join([*objects.files, digest]))
         manifest = _manifest(path, plan, version, target, weights)
-        build_network_library(
+        link_network_library(
             made, plan.name, objects, target, has_weights=weights is None,
             needs_runtime=plan.needs_runtime, version=version,
         )  # fmt: skip
@@ -101,7 +101,7 @@ def write_weights(path: Path, weights: WeightBlock, *, has_header: bool) -> byte
 
 
 def embedded_weights_path(library: Path) -> Path:
-    """Return the file from which `build_network_library` takes the weights; make its directory."""
+    """Return the file from which `link_network_library` takes the weights; make its directory."""
     directory = library.parent / "objects"
     directory.mkdir()
     return directory / "weights.bin"
@@ -125,7 +125,7 @@ def _manifest(
     return NetworkManifest(plan.signature, target, version, names, plan.weights.nbytes, file)
 
 
-def build_network_library(
+def link_network_library(
     library: Path,
     name: str,
     objects: NetworkObjects,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ansorc.codegen.network.artifact import (
     MakeObjects,
-    build_network_library,
     embedded_weights_path,
+    link_network_library,
     require_embeddable,
     write_weights,
 )
@@ -45,7 +45,7 @@ def write_variants(
         manifests = [_manifest(each, version, target) for each in plan.plans]
         manifest = VariantsManifest(plan.name, target, version, tuple(manifests))
         needs_runtime = any(each.needs_runtime for each in plan.plans)
-        build_network_library(
+        link_network_library(
             made, plan.name, objects, target, has_weights=True, needs_runtime=needs_runtime,
             version=version,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import AnsorcError, FaultError, GraphError, OptionError
+from ansorc.graph.api import tune
 from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
@@ -21,7 +22,6 @@ from ansorc.graph.torch.model import array_of, is_narrow, torch_library
 from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
 from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
 from ansorc.graph.torch.watched import WatchedTensors, forget_examples
-from ansorc.graph.verbs import tune
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 from ansorc.search.record import place_of

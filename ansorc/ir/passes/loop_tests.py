@@ -14,7 +14,7 @@ from math import gcd
 from ansorc.ir.arith.affine import Atom, Linear, difference
 from ansorc.ir.arith.integer import negative_when
 from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
-from ansorc.ir.expr import Compare, CompareOp, Expr, Load, Select, Var
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.code_size import count_stores
 from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store, statements, substatements
@@ -34,6 +34,8 @@ class LoopTest:
     """Whether it decides if statements run (an If), not which value is chosen (a Select)."""
     placing: frozenset[str] = frozenset()
     """The variables in the indices of every store that it guards."""
+    is_cut_off: bool = False
+    """Whether it decides where an index is cut off, which lanes cannot do without gathering."""
 
     @property
     def inner(self) -> dict[str, Interval]:
@@ -72,6 +74,8 @@ class Cuts:
     low: int
     high: int
     places: tuple[int, ...]
+    has_cut_off: bool = False
+    """Whether they decide where indices are cut off."""
 
     @property
     def expr(self) -> Expr:
@@ -104,9 +108,12 @@ def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> li
             rank = (test.is_guard, abs(factor))
             ranks[key] = max(rank, ranks.get(key, rank))
     cuts: list[Cuts] = []
+    cut_off = {
+        key for test in tests if test.is_cut_off for key in (_share(name, test)[1].to_expr(),)
+    }
     for key in sorted(places, key=lambda key: ranks[key], reverse=True):
         low, high = linear_bounds(shares[key], ranges) or (0, 0)
-        cuts.append(Cuts(shares[key], low, high, tuple(sorted(places[key]))))
+        cuts.append(Cuts(shares[key], low, high, tuple(sorted(places[key])), key in cut_off))
     return cuts
 
 
@@ -116,13 +123,14 @@ class TestFinder:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]] = {}
         self._stores: dict[int, tuple[Stmt, int]] = {}
+        self._chosen: dict[int, tuple[Store, tuple[tuple[Linear[Atom], bool], ...]]] = {}
 
     def tests(self, stmt: Stmt, loops: tuple[For, ...] = ()) -> Iterator[LoopTest]:
         """Yield the tests in `stmt`, which is inside `loops`, without those on data."""
         match stmt:
             case Store():
-                for total in self._totals(stmt)[1]:
-                    yield LoopTest(total, loops, is_guard=False)
+                for total, is_cut_off in self._choices_of(stmt):
+                    yield LoopTest(total, loops, is_guard=False, is_cut_off=is_cut_off)
             case If(_, then, otherwise):
                 _, totals, placing = self._totals(stmt)
                 for total in () if _is_cheap(stmt) else totals:
@@ -152,14 +160,18 @@ class TestFinder:
             known = self._stores[id(stmt)] = stmt, count_stores(stmt)
         return known[1]
 
-    def _totals(self, stmt: Store | If) -> tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]:
+    def _choices_of(self, store: Store) -> tuple[tuple[Linear[Atom], bool], ...]:
+        """Return the tests of values and of indices in `store`, and whether of an index."""
+        known = self._chosen.get(id(store))
+        if known is None:
+            known = self._chosen[id(store)] = store, tuple(_choices(store))
+        return known[1]
+
+    def _totals(self, stmt: If) -> tuple[Stmt, tuple[Linear[Atom], ...], frozenset[str]]:
         """Return `stmt`, the totals of its tests, and the variables in indices of its stores."""
         known = self._known.get(id(stmt))
         if known is None:
-            if isinstance(stmt, If):
-                known = stmt, tuple(_orders(stmt.condition)), _placing(stmt)
-            else:
-                known = stmt, tuple(_choices(stmt)), frozenset[str]()
+            known = stmt, tuple(_orders(stmt.condition)), _placing(stmt)
             self._known[id(stmt)] = known
         return known
 
@@ -179,12 +191,32 @@ def is_serial(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and stmt.extent > 1
 
 
-def _choices(store: Store) -> Iterator[Linear[Atom]]:
-    """Yield the sums that are negative if a Select of `store` takes its first value."""
+def _choices(store: Store) -> Iterator[tuple[Linear[Atom], bool]]:
+    """Yield the sums that are negative if a Select of `store` takes its first value.
+
+    Also those that decide where an index that is cut off is cut off; they come with True.
+    """
     for expr in (*store.indices, store.value):
         for part in walk(expr):
             if isinstance(part, Select):
-                yield from _orders(part.condition)
+                for total in _orders(part.condition):
+                    yield total, False
+            elif isinstance(part, Load):
+                for index in part.indices:
+                    for total in _cut_offs(index):
+                        yield total, True
+
+
+def _cut_offs(index: Expr) -> Iterator[Linear[Atom]]:
+    """Yield the sums that are negative where `index`, if it is cut off, is within its limits."""
+    for part in walk(index):
+        if isinstance(part, Binary) and part.op in (BinaryOp.MIN, BinaryOp.MAX):
+            low, high = (
+                (part.left, part.right) if part.op is BinaryOp.MIN else (part.right, part.left)
+            )
+            total = difference(low, high)
+            if total is not None and not any(map(_reads_memory, total.terms)):
+                yield negative_when(CompareOp.LE, total)
 
 
 def _placing(root: Stmt) -> frozenset[str]:

@@ -20,7 +20,7 @@ from typing import assert_never
 from ansorc.ir.arith.affine import Atom, Linear, difference, integer
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.simplify import Simplifier
-from ansorc.ir.expr import Compare, CompareOp, Exchange, Expr, Select, Var
+from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Exchange, Expr, Select, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.code_size import count_statements
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
@@ -107,7 +107,8 @@ class _Partition:
         """Return one loop for each range, or None if the loop stays whole."""
         parts_ = [_part(loop, span, ranges) for span in cuts.ranges()]
         parts = [part for part in parts_ if not _is_empty(part)]
-        if loop.kind is LoopKind.VECTORIZED and len(parts) > 1:
+        is_vector = loop.kind is LoopKind.VECTORIZED
+        if is_vector and len(parts) > 1 and not cuts.has_cut_off:
             return None  # Lanes that go apart are masked.
         return parts if self._fits(loop, parts) else None
 
@@ -194,12 +195,14 @@ class _Partition:
         """Return the tests in `part` of the body that the variable of `loop` should decide.
 
         Selects in a loop that becomes copies are left to the code generator, and those in lanes are
-        masked. If the body is large, guards of tiles further inside are decided where the tiles
-        begin, so that only the tiles are copied.
+        masked; indices that are cut off would make lanes gather. If the body is large, guards of
+        tiles further inside are decided where the tiles begin, so that only the tiles are copied.
         """
         tests = list(self._finder.tests(part))
-        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or not self._by_choice:
+        if not self._by_choice:
             return [test for test in tests if test.is_guard]
+        if loop.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+            return [test for test in tests if test.is_guard or test.is_cut_off]
         if count_statements(loop.body) <= _SMALL:
             return tests
         return [test for test in tests if not (test.is_guard and test.is_of_a_tile_inside())]
@@ -277,7 +280,11 @@ def _is_empty(stmt: Stmt) -> bool:
 
 
 def _has_tests(function: Function) -> bool:
-    return any(isinstance(part, If | Select) for part in walk(function.body))
+    return any(
+        isinstance(part, If | Select)
+        or (isinstance(part, Binary) and part.op in (BinaryOp.MIN, BinaryOp.MAX))
+        for part in walk(function.body)
+    )
 
 
 def _waits(stmt: Stmt) -> bool:

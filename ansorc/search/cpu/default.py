@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,19 +13,17 @@ from ansorc.ir.arith.affine import step_along
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.extent import Extent, as_array
+from ansorc.schedule.extent import Extent, IntArray, as_array
 from ansorc.schedule.names import Steps
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import RFactor
 from ansorc.search.cpu.default_alike import kept_columns
 from ansorc.search.cpu.default_borders import is_border, settled_borders
-from ansorc.search.cpu.register_tiles import within_registers
 from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import Statement
-from ansorc.search.options import DEFAULTS
 from ansorc.search.sketch.complete import completed
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
@@ -52,7 +50,14 @@ from ansorc.search.space.genes import (
     Genes,
     choice_values,
     population_state,
-    steps,
+)
+from ansorc.search.space.protocol import (
+    Budget,
+    DefaultWishes,
+    Pool,
+    SketchPart,
+    Structure,
+    UntunedSearch,
 )
 from ansorc.target import Target
 
@@ -90,10 +95,9 @@ REDEFINED: tuple[SketchRule, ...] = (
 )
 """Those of these sketches that redefine something: on its own, or in blocks of its consumer."""
 
-ROWS, CHILDREN, SURVIVORS, ROUNDS = 1024, 768, 32, 3
-EVOLVED, NEAR = 2, 1.25
-"""Sketches that are tried further, and the cycles of their best random programs at most, in those
-of the best one: the more loops there are to tile, the more is found later."""
+ROWS, ROUNDS = 1024, 3
+BUDGET = Budget(survivors=32, children=768, refined=2, within=1.25, patience=6, enough=1.0)
+"""The more loops there are to tile, the more is found later."""
 PLACES, ROWS_ELSEWHERE, PENALTY_ELSEWHERE = 2, 256, 1.4
 """Places of plain stages that are tried, programs with others than the first, and how many times
 as fast they must seem: what a place saves is known less well than what a tile does."""
@@ -111,42 +115,12 @@ MANY_REDUCTIONS = 8
 Sorting 1,000 integers then builds in 2.3 s instead of 5.3 and takes 36 µs instead of 44, 128,000
 floats build in 22 s instead of 59 and take 13 ms instead of 20."""
 
-MOST_LAYOUTS, ALIKE = 2, 1.25
-"""In how many layouts a constant may lie for different programs, and how many times as long one may
-seem to take that reads it in one of them."""
+MOST_LAYOUTS, ALIKE, PREFERRED = 2, 1.25, 1e-6
+"""In how many layouts a constant may lie for different programs, how many times as long one may
+seem to take that reads it in one of them, and the penalty of one that must."""
 HELD = 1.02
 """How many times as long a program may seem to take whose copies read out register tiles: what goes
 through memory instead is counted as if nothing waited for it."""
-
-
-def default_steps(
-    dag: ComputeDAG,
-    target: Target,
-    *,
-    rewrite_layout: bool = True,
-    redefine: bool = True,
-    like: Sequence[Steps] = (),
-) -> Steps:
-    """Return the program that seems best by a rough estimate of its cycles; always the same one.
-
-    Thousands of tilings of a few structures are compared as arrays: with and without a packed
-    operand, with long reductions in shares or in lanes, with the rows of a product finished beside
-    it, with plain stages in two places, and of other definitions. Where a dot-product
-    instruction fits, it is used. Borders are read in place where that leaves few tests.
-    `rewrite_layout` and `redefine` are those of `SearchOptions`. One that reads the constants as a
-    program of `like` does is preferred unless it seems much slower, and one of two at any time.
-    """
-    dag = dag.plain
-    sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
-    if sketches:
-        return _fastest(sketches, like=like)
-    others = _redefine(dag, target, rewrite_layout=rewrite_layout) if redefine else ()
-    sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
-    borders = frozenset(op.name for op in dag.ops if is_border(dag, op))
-    chosen = _fastest(sketches, borders, like)
-    if not borders:
-        return chosen
-    return settled_borders(dag, target, chosen, lambda: _fastest(sketches, like=like))
 
 
 def estimated(sketch: Sketch, genes: Genes) -> Cycles:
@@ -160,19 +134,92 @@ def estimated(sketch: Sketch, genes: Genes) -> Cycles:
     return total
 
 
-def _fastest(
-    sketches: Sequence[Sketch], without: frozenset[str] = frozenset(), like: Sequence[Steps] = ()
-) -> Steps:
-    """Return the program that seems best if the stages `without` took no time."""
-    pools = sorted((pool for sketch in sketches for pool in _pools(sketch, without)), key=_best)
-    alike = [pool for candidate in pools for known in like for pool in _pool_like(candidate, known)]
-    if alike:
-        chosen = min(map(_evolve, alike), key=_best)
-        if len(like) >= MOST_LAYOUTS or _best(chosen) <= ALIKE * _best(pools[0]):
-            return steps(chosen.sketch, _settle(chosen))
-    near = [pool for pool in pools[:EVOLVED] if _best(pool) <= NEAR * _best(pools[0])]
-    pool = min(map(_evolve, near), key=_best)
-    return steps(pool.sketch, _settle(pool))
+@dataclass(frozen=True, eq=False)
+class UntunedOnCpu:
+    """The search for the untuned program of `dag`.
+
+    Thousands of tilings of a few structures are compared as arrays: with and without a packed
+    operand, with long reductions in shares or in lanes, with the rows of a product finished beside
+    it, with plain stages in two places, and of other definitions. Where a dot-product
+    instruction fits, it is used. Borders are read in place where that leaves few tests.
+    """
+
+    dag: ComputeDAG
+    target: Target
+    wishes: DefaultWishes
+    without: frozenset[str]
+    """Borders, whose time is not counted."""
+    sketches: Sequence[Sketch]
+    budget: Budget = BUDGET
+
+    @staticmethod
+    def of(dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedOnCpu:
+        """Return the search that counts no borders yet."""
+        sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
+        borders = frozenset[str]()
+        if not sketches:
+            rewrite_layout = wishes.rewrite_layout
+            others = (
+                _redefine(dag, target, rewrite_layout=rewrite_layout) if wishes.redefine else ()
+            )
+            sketches = (*_plain(dag, target, rewrite_layout=rewrite_layout), *others)
+            borders = frozenset(op.name for op in dag.ops if is_border(dag, op))
+        return UntunedOnCpu(dag, target, wishes, borders, sketches)
+
+    def structures(self, cost_of: Callable[[Structure], float]) -> Iterator[Structure]:
+        """Yield each sketch with plain stages in their first place, and in another one.
+
+        Those that may lay constants out as a program of `wishes.like` come once more, preferred.
+        """
+        for sketch in self.sketches:
+            penalty, places = (PENALTY_LEAVING, 1) if _leaves_caches(sketch) else (1.0, PLACES)
+            if any(isinstance(step, RFactor) for step in sketch.steps):
+                penalty *= PENALTY_SHARES
+            for number, whole in enumerate(completed(sketch, places, UNROLL_LIMITS)):
+                rows = ROWS_ELSEWHERE if number else ROWS
+                factor = penalty * (PENALTY_ELSEWHERE if number else 1.0)
+                part = SketchPart(whole, rows, _rounds(whole))
+                yield Structure(whole, (part,), factor)
+                yield from self._alike(part, factor)
+
+    def _alike(self, part: SketchPart, penalty: float) -> Iterator[Structure]:
+        """Yield the structure with constants laid out as in the programs that are known."""
+        must = len(self.wishes.like) >= MOST_LAYOUTS
+        for known in self.wishes.like:
+            kept = kept_columns(part.sketch, known)
+            if kept is not None:
+                preferred = penalty * (PREFERRED if must else 1 / ALIKE)
+                yield Structure(part.sketch, (replace(part, fixed=kept),), preferred)
+
+    def start(self, part: SketchPart, rng: np.random.Generator) -> Genes:
+        """Return random programs whose register tiles fit."""
+        return sample_on_cpu(part.sketch, part.rows, rng)
+
+    def neighbours(self, part: SketchPart, parents: Genes, rng: np.random.Generator) -> Genes:
+        """Return mutations."""
+        return mutate(part.sketch, parents, rng)
+
+    def estimate(self, part: SketchPart, genes: Genes) -> tuple[Genes, Cycles]:
+        """Return the programs with parallel loops and unrolling chosen, and their cycles."""
+        return _evaluate(part.sketch, genes, self.without)
+
+    def choose(self, pool: Pool, count: int) -> Pool:
+        """Return the best programs, first one whose copies read from registers."""
+        order = _with_held_first(pool)[:count]
+        # The first one counts as the best: what it saves by not waiting is not in the estimate.
+        return Pool(pool.part, pool.genes[order], np.sort(pool.costs[order]))
+
+    def finish(self, steps: Steps, search: Callable[[UntunedSearch], Steps]) -> Steps:
+        """Return the program with borders settled, which may need a search that counts them."""
+        if not self.without:
+            return steps
+        counting = replace(self, without=frozenset[str]())
+        return settled_borders(self.dag, self.target, steps, lambda: search(counting))
+
+
+def _rounds(sketch: Sketch) -> int:
+    """Return how often programs of a sketch are changed."""
+    return WINDOW_ROUNDS if any(_has_windows(s.op) for s in sketch.state.stages) else ROUNDS
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
@@ -215,87 +262,14 @@ def _constants(stage: Stage) -> list[Buffer]:
     return [buffer for buffer in stage.op.reads if buffer.constant]
 
 
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Programs of one sketch [rows, columns] and their estimated cycles [rows]."""
+def _with_held_first(pool: Pool) -> IntArray:
+    """Return the rows of programs nearly as good as the best one, first one of held copies.
 
-    sketch: Sketch
-    genes: Genes
-    cycles: Cycles
-    without: frozenset[str]
-    """Stages whose time is not counted."""
-    penalty: float
-    """How many times as fast it must seem, as its estimate is uncertain."""
-    kept: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Genes that all have, by column."""
-
-
-def _pools(sketch: Sketch, without: frozenset[str]) -> Iterator[Pool]:
-    """Yield random programs with the plain stages in their first place, and fewer in another."""
-    penalty, places = (PENALTY_LEAVING, 1) if _leaves_caches(sketch) else (1.0, PLACES)
-    if any(isinstance(step, RFactor) for step in sketch.steps):
-        penalty *= PENALTY_SHARES
-    for number, whole in enumerate(completed(sketch, places, UNROLL_LIMITS)):
-        genes = sample_on_cpu(whole, ROWS_ELSEWHERE if number else ROWS, np.random.default_rng(0))
-        factor = penalty * (PENALTY_ELSEWHERE if number else 1.0)
-        yield Pool(whole, *_evaluate(whole, genes, without), without, factor)
-
-
-def _pool_like(pool: Pool, known: Steps) -> Iterator[Pool]:
-    """Yield the pool with constants laid out as in the program `known`, if the sketch can."""
-    kept = kept_columns(pool.sketch, known)
-    if kept is None:
-        return
-    genes = _with_kept(pool.sketch, pool.genes, kept)
-    if len(genes):
-        genes, cycles = _evaluate(pool.sketch, genes, pool.without)
-        yield replace(pool, genes=genes, cycles=cycles, kept=kept)
-
-
-def _with_kept(sketch: Sketch, genes: Genes, kept: Mapping[int, int]) -> Genes:
-    """Return the legal rows after the genes `kept` are set in all rows."""
-    if not kept:
-        return genes
-    genes = genes.copy()
-    for column, gene in kept.items():
-        genes[:, column] = gene
-    return genes[within_registers(sketch, genes, DEFAULTS.max_register_ratio)]
-
-
-def _best(pool: Pool) -> float:
-    """Return the least cycles, times the penalty for an uncertain estimate."""
-    return float(pool.cycles.min()) * pool.penalty
-
-
-def _evolve(pool: Pool) -> Pool:
-    """Return the pool after rounds of mutations."""
-    rng = np.random.default_rng(0)
-    rounds = WINDOW_ROUNDS if any(_has_windows(s.op) for s in pool.sketch.state.stages) else ROUNDS
-    for _ in range(rounds if pool.sketch.variables else 0):
-        pool = _next(pool, rng)
-    return pool
-
-
-def _next(pool: Pool, rng: np.random.Generator) -> Pool:
-    """Return the best programs of the pool and mutations of them."""
-    best = np.argsort(pool.cycles, kind="stable")[:SURVIVORS]
-    parents = np.repeat(pool.genes[best], CHILDREN // SURVIVORS, axis=0)
-    children = _with_kept(pool.sketch, mutate(pool.sketch, parents, rng), pool.kept)
-    if not len(children):
-        return pool
-    genes, cycles = _evaluate(pool.sketch, children, pool.without)
-    return replace(
-        pool,
-        genes=np.concatenate([pool.genes[best], genes]),
-        cycles=np.concatenate([pool.cycles[best], cycles]),
-    )
-
-
-def _settle(pool: Pool) -> Genes:
-    """Return the best program, or one near it whose copies read from registers."""
-    order = np.argsort(pool.cycles, kind="stable")
-    order = order[pool.cycles[order] <= HELD * pool.cycles.min()]
-    sketch, genes = pool.sketch, pool.genes[order]
+    It is the best whose copies read from registers. If there is none, the best one comes first.
+    """
+    order = np.argsort(pool.costs, kind="stable")
+    order = order[pool.costs[order] <= HELD * pool.costs.min()]
+    sketch, genes = pool.part.sketch, pool.genes[order]
     choices = choice_values(sketch, genes)
     nests = LoopNests(population_state(sketch, genes), len(genes), choices)
     is_held = np.ones(len(genes), dtype=np.bool_)
@@ -303,7 +277,8 @@ def _settle(pool: Pool) -> Genes:
         if not stage.is_inlined and stage.op.combiner is None:
             statement = Statement(nests, nests.nest(stage), sketch.target)
             is_held &= (statement.registers.is_read_out > 0) if statement.inside else True
-    return genes[np.argmax(is_held)]
+    first = int(np.argmax(is_held))
+    return np.concatenate([order[first : first + 1], np.delete(order, first)])
 
 
 def _evaluate(sketch: Sketch, genes: Genes, without: frozenset[str]) -> tuple[Genes, Cycles]:

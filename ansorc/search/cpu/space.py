@@ -8,9 +8,8 @@ import numpy as np
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import BoolArray
-from ansorc.schedule.names import Steps
 from ansorc.search.cost_model import Float64Array
-from ansorc.search.cpu.default import default_steps, estimated
+from ansorc.search.cpu.default import UntunedOnCpu, estimated
 from ansorc.search.cpu.register_tiles import table_on_cpu, within_registers
 from ansorc.search.cpu.rules import completed_on_cpu, rules_of
 from ansorc.search.cpu.sampling import sample_on_cpu
@@ -19,6 +18,7 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space import Genes, SearchSpace
+from ansorc.search.space.protocol import DefaultWishes, UntunedSearch
 from ansorc.search.tiles import TileTable
 from ansorc.target import Target
 
@@ -59,19 +59,9 @@ class CpuSpace:
         """Return the cycles of all statements."""
         return estimated(sketch, genes)
 
-    def default_steps(
-        self,
-        dag: ComputeDAG,
-        target: Target,
-        *,
-        rewrite_layout: bool = True,
-        redefine: bool = True,
-        like: Sequence[Steps] = (),
-    ) -> Steps:
-        """Return what seems best of thousands of tilings of a few structures."""
-        return default_steps(
-            dag, target, rewrite_layout=rewrite_layout, redefine=redefine, like=like
-        )
+    def untuned(self, dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedSearch:
+        """Return a search in thousands of tilings of a few structures."""
+        return UntunedOnCpu.of(dag, target, wishes)
 
 
 SPACE: SearchSpace = CpuSpace()

@@ -11,4 +11,5 @@ islands.
   migration to the islands of other sketches
 * `selection`: which programs are measured, by an upper confidence bound; some by chance
 * `local_search`: the neighbours of the fastest programs, at the end of a run
+* `by_estimate`: the search for an untuned program, by the analytic estimate alone
 """

@@ -1,29 +1,34 @@
-"""The untuned default for a GPU: the best of thousands of programs by the model of the machine."""
+"""The untuned default for a GPU: of each kernel the best of thousands by the machine's model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.state import Step
-from ansorc.search.gpu.estimated_programs import NARROW, ThreadPrograms, seconds_of
+from ansorc.schedule.names import Steps
+from ansorc.search.cost_model import Float64Array
+from ansorc.search.evolution.by_estimate import best_programs, cheapest
+from ansorc.search.evolution.variation import mutate
+from ansorc.search.gpu.estimated_programs import NARROW, seconds_of
 from ansorc.search.gpu.few_sketches import FewOfMany
+from ansorc.search.gpu.kernel_sketches import kernel_sketches
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, ways_on_gpu
+from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.sketch.generate import MAX_SKETCHES, generate
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.genes import steps
+from ansorc.search.space.genes import Genes
+from ansorc.search.space.protocol import Budget, Pool, SketchPart, Structure, UntunedSearch
 from ansorc.target import Target
 
-ROWS, ALL_ROWS = 1024, 12288
-"""Random programs of each sketch, and of all sketches, at most."""
-EVOLVED, NEAR = 2, 1.5
-"""Sketches that are tried further, and the time of their best random programs at most, in those of
-the best one."""
-ROUNDS, PATIENCE, ENOUGH = 10, 3, 0.995
-"""Rounds of mutations at most, and of how many the last ones must leave this share of the time at
-most, or there are no more."""
+ROWS, ALL_ROWS, FEW_ROWS = 1024, 12288, 512
+"""Random programs of each kernel, of a kernel in all sketches at most, and of each kernel where
+few of many sketches are tried."""
+ROUNDS, DRAWINGS = 10, 6
+"""How often the best programs are changed, and how often random ones are drawn, at most."""
+BUDGET = Budget(survivors=32, children=1024, refined=2, within=1.5, patience=3, enough=0.995)
 MANY_SKETCHES = 20
 """Sketches that are not all tried if there are more."""
 FEW_REDUCTIONS, MOST_OF_MANY = 5, 8
@@ -31,14 +36,14 @@ FEW_REDUCTIONS, MOST_OF_MANY = 5, 8
 there are two for each of them, so their number doubles with each."""
 
 
-def default_gpu_steps(dag: ComputeDAG, target: Target) -> tuple[Step, ...]:
-    """Return the program that should be the fastest one on `target`; always the same one."""
-    return best_on_gpu(dag, target, 1)[0]
-
-
 def sketches_on_gpu(dag: ComputeDAG, target: Target) -> list[Sketch]:
     """Return the complete sketches of `dag` for a GPU."""
     return [whole for sketch in _derive(dag, target) for whole in completed_on_gpu(sketch)]
+
+
+def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[Steps]:
+    """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
+    return best_programs(UntunedOnGpu(dag.plain, target), count)
 
 
 def _derive(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
@@ -48,35 +53,51 @@ def _derive(dag: ComputeDAG, target: Target) -> tuple[Sketch, ...]:
     return generate(dag, target, gpu_rules(), most=most)
 
 
-def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[tuple[Step, ...]]:
-    """Return the `count` programs, or fewer, that should be the fastest ones, the best first."""
-    pools = sorted(_draw_pools(_derive(dag, target)), key=lambda pool: pool.best)
-    near = [pool for pool in pools[:EVOLVED] if pool.best <= NEAR * pools[0].best]
-    programs: dict[tuple[Step, ...], float] = {}
-    for pool in map(_evolve, near):
-        _, different = np.unique(pool.genes, axis=0, return_index=True)
-        genes = pool.genes[np.sort(different)]
-        times = seconds_of(pool.sketch, genes, NARROW)
-        for row in np.argsort(times, kind="stable")[: 2 * count]:
-            programs.setdefault(steps(pool.sketch, genes[row]), float(times[row]))
-    return sorted(programs, key=lambda program: programs[program])[:count]
+@dataclass(frozen=True, eq=False)
+class UntunedOnGpu:
+    """The search for the untuned program of `dag`: the parts of a program are its kernels."""
 
+    dag: ComputeDAG
+    target: Target
+    budget: Budget = BUDGET
+    parts: dict[Hashable, SketchPart] = field(default_factory=dict[Hashable, SketchPart])
+    """The kernels of all sketches, those that several have in common once."""
 
-def _draw_pools(derived: Sequence[Sketch]) -> list[ThreadPrograms]:
-    """Return random programs of all complete sketches, or of those worth a try of many."""
-    if sum(len(ways_on_gpu(sketch)) for sketch in derived) > MANY_SKETCHES:
-        return FewOfMany(derived).pools()
-    whole = [complete for sketch in derived for complete in completed_on_gpu(sketch)]
-    return [ThreadPrograms.draw(sketch, min(ROWS, ALL_ROWS // len(whole))) for sketch in whole]
+    def structures(self, cost_of: Callable[[Structure], float]) -> Iterator[Structure]:
+        """Yield all complete sketches, or those worth a try of many."""
+        derived = _derive(self.dag, self.target)
+        if sum(len(ways_on_gpu(sketch)) for sketch in derived) > MANY_SKETCHES:
+            yield from FewOfMany(derived, self.structure_of, cost_of).structures()
+            return
+        whole = [complete for sketch in derived for complete in completed_on_gpu(sketch)]
+        for sketch in whole:
+            yield self.structure_of(sketch, min(ROWS, ALL_ROWS // len(whole)))
 
+    def structure_of(self, sketch: Sketch, rows: int = FEW_ROWS) -> Structure:
+        """Return a complete sketch as its kernels."""
+        parts: list[SketchPart] = []
+        for kernel in kernel_sketches(sketch):
+            key = kernel.steps, kernel.variables, kernel.choices, kernel.stages
+            parts.append(self.parts.setdefault(key, SketchPart(kernel, rows, ROUNDS)))
+        return Structure(sketch, tuple(parts))
 
-def _evolve(pool: ThreadPrograms) -> ThreadPrograms:
-    """Return the pool after rounds of mutations, until the last ones hardly improve it."""
-    rng = np.random.default_rng(0)
-    bests = [pool.best]
-    for _ in range(ROUNDS if pool.sketch.variables else 0):
-        pool = pool.next(rng)
-        bests.append(pool.best)
-        if len(bests) > PATIENCE and bests[-1] > ENOUGH * bests[-1 - PATIENCE]:
-            break
-    return pool
+    def start(self, part: SketchPart, rng: np.random.Generator) -> Genes:
+        """Return random programs whose kernels can be launched."""
+        return sample_on_gpu(part.sketch, part.rows, rng, DRAWINGS)
+
+    def neighbours(self, part: SketchPart, parents: Genes, rng: np.random.Generator) -> Genes:
+        """Return mutations."""
+        return mutate(part.sketch, parents, rng)
+
+    def estimate(self, part: SketchPart, genes: Genes) -> tuple[Genes, Float64Array]:
+        """Return the programs as they are, and their seconds by the model."""
+        return genes, seconds_of(part.sketch, genes)
+
+    def choose(self, pool: Pool, count: int) -> Pool:
+        """Return the programs of least time; of those as good one with wide accesses is taken."""
+        times = seconds_of(pool.part.sketch, pool.genes, NARROW)
+        return cheapest(Pool(pool.part, pool.genes, times), count)
+
+    def finish(self, steps: Steps, search: Callable[[UntunedSearch], Steps]) -> Steps:
+        """Return the program as it is."""
+        return steps

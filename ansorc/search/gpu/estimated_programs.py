@@ -1,26 +1,19 @@
-"""Programs of a sketch for a GPU, and their times by the model of the machine."""
+"""The times of programs for a GPU by the model of the machine."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from ansorc.schedule.extent import BoolArray
 from ansorc.search.cost_model import Float64Array
-from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
-from ansorc.search.gpu.limits import are_launchable
-from ansorc.search.gpu.sampling import columns_of, sample_on_gpu
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, choice_values, population_state
 from ansorc.target.gpu_kernel import KernelDescription
 from ansorc.target.gpu_model import seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 
-SURVIVORS, CHILDREN = 32, 1024
-"""Programs of a round that have mutations in the next one, and how many."""
 LEAST_WARPS, PENALTY = 8, 1.25
 """Warps of a multiprocessor that hide each other's latencies, and how many times as fast a program
 with fewer must seem: what the compiler makes of it is known less well than these."""
@@ -31,50 +24,6 @@ is taken; sectors of a request of 16 bytes a thread."""
 
 MAX_CODE = 24 << 10
 """Bytes of straight code in which the compiler finds registers for all; in more it may spill."""
-
-
-@dataclass(frozen=True, eq=False)
-class ThreadPrograms:
-    """Programs of one sketch [rows, columns], and their estimated seconds [rows]."""
-
-    sketch: Sketch
-    genes: Genes
-    seconds: Float64Array
-
-    @staticmethod
-    def draw(sketch: Sketch, rows: int) -> ThreadPrograms:
-        """Return random programs, always the same ones."""
-        genes = sample_on_gpu(sketch, rows, np.random.default_rng(0))
-        return ThreadPrograms.of(sketch, genes)
-
-    @staticmethod
-    def of(sketch: Sketch, genes: Genes) -> ThreadPrograms:
-        """Return the programs `genes`, and some that combine the best kernels of several."""
-        times = kernel_seconds(sketch, genes)
-        programs = ThreadPrograms(sketch, genes, times.sum(axis=1))
-        return (
-            programs.joined(_combine_kernels(programs, times)) if times.shape[1] > 1 else programs
-        )
-
-    def joined(self, others: ThreadPrograms) -> ThreadPrograms:
-        """Return these programs and `others` of the same sketch."""
-        return ThreadPrograms(
-            self.sketch,
-            np.concatenate([self.genes, others.genes]),
-            np.concatenate([self.seconds, others.seconds]),
-        )
-
-    @property
-    def best(self) -> float:
-        return float(self.seconds.min())
-
-    def next(self, rng: np.random.Generator) -> ThreadPrograms:
-        """Return the best programs and mutations of them."""
-        best = np.argsort(self.seconds, kind="stable")[:SURVIVORS]
-        parents = np.repeat(self.genes[best], -(-CHILDREN // len(best)), axis=0)
-        children = mutate(self.sketch, parents, rng)
-        kept = ThreadPrograms(self.sketch, self.genes[best], self.seconds[best])
-        return kept.joined(ThreadPrograms.of(self.sketch, children))
 
 
 def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
@@ -96,23 +45,6 @@ def kernel_seconds(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64
         narrowness = 1 + narrow * narrow_share(kernel)
         times[:, number] = seconds(kernel, sketch.target.gpu) * uncertain * narrowness
     return times
-
-
-def _combine_kernels(programs: ThreadPrograms, times: Float64Array) -> ThreadPrograms:
-    """Return programs each of whose kernels is among the best, by their `times` [rows, kernels].
-
-    Kernels run one after another, so the best program is that of the best kernels.
-    """
-    sketch, genes = programs.sketch, programs.genes
-    kernels = kernels_of(population_state(sketch, genes[:1]))
-    best = np.argsort(times, axis=0, kind="stable")[:SURVIVORS]
-    combined = genes[best[:, 0]]
-    for number, kernel in enumerate(kernels):
-        columns = columns_of(sketch, {stage.name for stage in kernel.stages})
-        combined[:, columns] = genes[best[:, number, None], columns]
-    seconds = np.take_along_axis(times, best, axis=0).sum(axis=1)
-    is_legal = are_launchable(population_state(sketch, combined), sketch.target, len(combined))
-    return ThreadPrograms(sketch, combined[is_legal], seconds[is_legal])
 
 
 def narrow_share(kernel: KernelDescription) -> Float64Array:

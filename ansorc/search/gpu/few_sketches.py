@@ -6,14 +6,14 @@ depends on the others, while the number of sketches is the product of the choice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ansorc.schedule.state import Step
-from ansorc.search.gpu.estimated_programs import ThreadPrograms
 from ansorc.search.gpu.rules import ReductionWay, complete_on_gpu, ways_on_gpu
 from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space.protocol import Structure
 
 FIRST_WAY = ReductionWay(threads=128)
 """The way in which derived sketches are compared, where they leave reductions to threads."""
@@ -31,20 +31,22 @@ class FewOfMany:
     """A search among derived sketches, and the ways to complete them, a choice at a time."""
 
     derived: Sequence[Sketch]
-    rows: int = 512
-    """Random programs of each sketch that is tried."""
-    tried: dict[tuple[int, ReductionWay], ThreadPrograms | None] = field(
-        default_factory=dict[tuple[int, ReductionWay], ThreadPrograms | None]
+    structure_of: Callable[[Sketch], Structure]
+    """The kernels of a complete sketch, to be searched."""
+    cost_of: Callable[[Structure], float]
+    """The least seconds of its random programs."""
+    tried: dict[tuple[int, ReductionWay], Structure | None] = field(
+        default_factory=dict[tuple[int, ReductionWay], Structure | None]
     )
-    """The programs of the sketches that were tried; None of those that cannot be completed so."""
+    """The sketches that were tried; None for those that cannot be completed so."""
 
-    def pools(self) -> list[ThreadPrograms]:
-        """Return random programs of the sketches that were tried, not all."""
+    def structures(self) -> list[Structure]:
+        """Return the sketches that were tried, not all."""
         choices = [choices_of(sketch) for sketch in self.derived]
         best = self._best_of_choices(choices, 0, FIRST_WAY)
         way = self._best_way(best)
         self._best_of_choices(choices, best, way, nearer=CLOSE)
-        return [programs for programs in self.tried.values() if programs is not None]
+        return [structure for structure in self.tried.values() if structure is not None]
 
     def _best_way(self, number: int) -> ReductionWay:
         """Return the best way of a derived sketch; of those in parts, first how many parts."""
@@ -82,8 +84,8 @@ class FewOfMany:
 
     def _took_more(self, number: int, most: float) -> bool:
         """Return whether a derived sketch was tried in the first way and took more than `most`."""
-        programs = self.tried.get(self._key(number, FIRST_WAY))
-        return programs is not None and programs.best > most
+        structure = self.tried.get(self._key(number, FIRST_WAY))
+        return structure is not None and self.cost_of(structure) > most
 
     def _key(self, number: int, way: ReductionWay) -> tuple[int, ReductionWay]:
         """Return under which key a sketch is stored in `tried`; an unknown way is the first one."""
@@ -95,9 +97,9 @@ class FewOfMany:
         key = self._key(number, way)
         if key not in self.tried:
             whole = complete_on_gpu(self.derived[number], key[1])
-            self.tried[key] = None if whole is None else ThreadPrograms.draw(whole, self.rows)
-        programs = self.tried[key]
-        return float("inf") if programs is None else programs.best
+            self.tried[key] = None if whole is None else self.structure_of(whole)
+        structure = self.tried[key]
+        return float("inf") if structure is None else self.cost_of(structure)
 
 
 def choices_of(sketch: Sketch) -> StageChoices:

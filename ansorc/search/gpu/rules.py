@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ansorc.errors import OptionError
 from ansorc.ir.node import walk
@@ -15,8 +15,10 @@ from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
 from ansorc.search.gpu.parts import SumInParts
 from ansorc.search.gpu.thread_reduction import (
     in_parts,
+    is_divisible,
     long_reductions,
     reduced_together,
+    row_reader,
     terms_of,
     with_rows,
 )
@@ -130,16 +132,21 @@ class ReductionWay:
 
 @memoized
 def ways_on_gpu(sketch: Sketch) -> tuple[ReductionWay, ...]:
-    """Return the ways in which `sketch` may be completed, of which two may come to the same."""
+    """Return the ways in which `sketch` may be completed.
+
+    Two of them may come to the same, and one to nothing.
+    """
     partial = PartialSketch.of(sketch)
     ways = [ReductionWay()]
-    most_terms = max(map(terms_of, long_reductions(partial)), default=0)
-    together = [threads for threads in THREADS if threads < 2 * most_terms]
+    reductions = long_reductions(partial)
+    terms = [terms_of(stage) for stage in reductions]
+    together = [threads for threads in THREADS if threads < 2 * max(terms, default=0)]
+    has_rows = row_reader(partial, reductions) is not None
     for threads in together:
-        has_rows = with_rows(partial, threads) is not None
-        ways += [ReductionWay(threads, rows) for rows in (False, True)[: 1 + has_rows]]
+        is_by_rows = has_rows and threads < 2 * min(terms)
+        ways += [ReductionWay(threads, rows) for rows in (False, True)[: 1 + is_by_rows]]
     for parts in PARTS if together else ():
-        if in_parts(partial, parts) is not None:
+        if any(is_divisible(stage, parts) for stage in reductions):
             ways += [ReductionWay(threads, parts=parts) for threads in (0, *THREADS[:3])]
     if turned_round(partial) is not None:
         ways.append(ReductionWay(is_transposed=True))
@@ -175,4 +182,4 @@ def _with_choices(partial: PartialSketch) -> Sketch:
         for stage in partial.state.stages
         if not stage.is_inlined and stage.op.reduce_axes and not is_by_matrix_units(stage)
     ]
-    return replace(partial.sketch(), choices=tuple(choices))
+    return partial.sketch(tuple(choices))

@@ -33,11 +33,14 @@ KEPT_OUTSIDE = 0.25
 """Share that is kept of the programs whose blocks are smaller or larger than these."""
 
 
-def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
+def sample_on_gpu(
+    sketch: Sketch, rows: int, rng: np.random.Generator, rounds: int = ROUNDS
+) -> Genes:
     """Return [rows, columns] random genes; every row is a legal program, where there is one.
 
-    Blocks of `GOOD_THREADS` threads are drawn more often than others. The tiles of each stage are
-    drawn by themselves, and so is each kernel: of several few are legal at once.
+    Blocks of `GOOD_THREADS` threads are drawn more often than others in the first half of `rounds`.
+    If there are not enough programs after all of them, some are repeated. The tiles of each stage
+    are drawn by themselves, and so is each kernel: of several few are legal at once.
     """
     counts = gene_counts(sketch)
     stages = _columns_of_tiles(sketch)
@@ -46,12 +49,12 @@ def sample_on_gpu(sketch: Sketch, rows: int, rng: np.random.Generator) -> Genes:
     legal = np.zeros((0, len(counts)), dtype=np.int64)
     for attempt in range(ROUNDS):
         missing = rows - len(legal)
-        if missing <= 0:
+        if missing <= 0 or (attempt >= rounds and len(legal)):
             break
         drawn = rng.integers(counts, size=(max(CHECKED, 4 * missing), len(counts)))
         for columns, fitting in pools.items():
             drawn[:, columns] = fitting[rng.integers(len(fitting), size=len(drawn))]
-        made = _legal_kernels(sketch, drawn, rng, prefers_good=attempt < ROUNDS // 2)
+        made = _legal_kernels(sketch, drawn, rng, prefers_good=attempt < rounds // 2)
         legal = np.concatenate([legal, made])
     if not len(legal):
         legal = rng.integers(counts, size=(rows, len(counts)))

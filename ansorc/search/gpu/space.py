@@ -8,10 +8,9 @@ import numpy as np
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import BoolArray
-from ansorc.schedule.names import Steps
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.features import FeatureSet
-from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.gpu.default import UntunedOnGpu
 from ansorc.search.gpu.estimated_programs import seconds_of
 from ansorc.search.gpu.features import GPU_FEATURES
 from ansorc.search.gpu.limits import are_launchable
@@ -22,6 +21,7 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space import Genes, SearchSpace, population_state
+from ansorc.search.space.protocol import DefaultWishes, UntunedSearch
 from ansorc.search.tiles import TileTable
 from ansorc.target import Target
 
@@ -63,17 +63,9 @@ class GpuSpace:
         """Return the seconds by the model of the GPU."""
         return seconds_of(sketch, genes)
 
-    def default_steps(
-        self,
-        dag: ComputeDAG,
-        target: Target,
-        *,
-        rewrite_layout: bool = True,
-        redefine: bool = True,
-        like: Sequence[Steps] = (),
-    ) -> Steps:
-        """Return what seems best by the model; nothing is laid out or defined otherwise."""
-        return default_gpu_steps(dag, target)
+    def untuned(self, dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedSearch:
+        """Return a search by kernels; nothing is laid out or defined otherwise."""
+        return UntunedOnGpu(dag, target)
 
 
 SPACE: SearchSpace = GpuSpace()

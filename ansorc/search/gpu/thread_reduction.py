@@ -80,7 +80,7 @@ def with_rows(partial: PartialSketch, threads: int) -> PartialSketch | None:
     None where they are not of the rows of one stage that is element-wise.
     """
     stages = long_reductions(partial)
-    reader = _row_reader(partial, stages)
+    reader = row_reader(partial, stages)
     if reader is None or any(threads >= 2 * terms_of(stage) for stage in stages):
         return None
     rows = len(stages[0].op.axes)
@@ -107,15 +107,20 @@ def in_parts(partial: PartialSketch, parts: int) -> PartialSketch | None:
     """
     divided = partial
     for stage in long_reductions(partial):
-        first = stage.op.reduce_axes[0]
-        is_few = terms_of(stage) >= MANY_TERMS and parts * results_of(stage.op) <= MANY_THREADS
-        if is_few and first.extent >= 2 * parts:
+        if is_divisible(stage, parts):
+            first = stage.op.reduce_axes[0]
             split = Split(stage.name, first.name, (-(-first.extent // parts),))
             divided = divided.then(split, RFactor(stage.name, split.made[0], 0))
     return None if divided is partial else divided.with_trace(f"{parts} parts of sums")
 
 
-def _row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
+def is_divisible(stage: Stage, parts: int) -> bool:
+    """Return whether the sums of `stage` are few and long enough to be made in `parts` parts."""
+    is_few = terms_of(stage) >= MANY_TERMS and parts * results_of(stage.op) <= MANY_THREADS
+    return is_few and stage.op.reduce_axes[0].extent >= 2 * parts
+
+
+def row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
     """Return the stage whose rows all of `stages` reduce, and which alone reads them."""
     if not stages or not stages[0].op.axes:
         return None

@@ -30,7 +30,7 @@ from ansorc.search.sketch.tiling import SSRSRS, Tiling
 def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     """Return the rules of the paper's Table 1 and nothing beyond, in the order of `cpu_rules`."""
     return (
-        AlwaysInline(),
+        AlwaysInline(most_repeated=None),
         SimplifyConstIndices(),
         AddOpenRfactor(),
         AddCacheWrite(),
@@ -43,7 +43,7 @@ def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
 def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU less those that change the computation, with one place to fuse."""
     return (
-        AlwaysInline(),
+        AlwaysInline(most_repeated=None),
         SimplifyConstIndices(),
         MultiLevelTilingWithFusion(tiling, levels=(1,)),
         MultiLevelTiling(tiling),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from ansorc.ir.expr import Load, Select
 from ansorc.lang.access import reads_of, simple_access
 from ansorc.schedule.bounds import region
 from ansorc.schedule.stage import At, AxisKind, Loop, Making, Root, Stage
-from ansorc.schedule.state import State
+from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.loops import (
     marked,
@@ -24,6 +24,7 @@ from ansorc.search.sketch.loops import (
 from ansorc.search.sketch.predicates import is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
+from ansorc.search.sketch.windows import DEPTHS, Grouping, is_pipeline, repeats_work
 
 LoopRef = tuple[str, str]
 """A loop: the stage and the name of its iterator."""
@@ -55,7 +56,9 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
             candidate = place_at(partial, name, place)
         except ScheduleError:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
-        if may_repeat or not _is_repeated(candidate.state, candidate.stage(name)):
+        made = candidate.stage(name)
+        is_again = _is_repeated(candidate.state, made) or repeats_work(candidate.state, made)
+        if may_repeat or not is_again:
             placed.append(candidate)
     return placed
 
@@ -204,7 +207,8 @@ def completed(
     """Return `sketch` once for each of at most `max_locations` ways to place its plain stages.
 
     The structure of each result is whole: only lengths and choices are open. By the usual
-    `placement` the most promising places come first, and loops are shaped for vectors.
+    `placement` the most promising places come first, and loops are shaped for vectors. Pipelines
+    come in groups of stages before that.
     """
     first = PartialSketch.of(sketch)
     placement = placement or BEST_PLACES
@@ -212,9 +216,28 @@ def completed(
     for stage in reversed(first.state.stages):
         if not stage.is_inlined:
             partials = placement.placed(partials, stage.name, max_locations)
+    made = [partial for _, partial in partials]
+    if placement is BEST_PLACES and is_pipeline(first):
+        made = [*_grouped(first), *made]
     return tuple(
-        _annotate(marked(partial, placement.marked_last), unroll_limits) for _, partial in partials
+        _annotate(marked(partial, placement.marked_last), unroll_limits) for partial in made
     )
+
+
+def _grouped(first: PartialSketch) -> Iterator[PartialSketch]:
+    """Yield the sketch of a pipeline in groups of stages, from none to deep ones."""
+    names = [stage.name for stage in reversed(first.state.stages) if not stage.is_inlined]
+    made = set[tuple[Step, ...]]()
+    for depth in DEPTHS:
+        grouping, partial = Grouping(depth), first
+        for name in names:
+            if partial.stage(name).is_untouched:
+                partial = grouping.place(partial, name)
+        for name in names:
+            partial = shaped(partial, name)
+        if partial.state.steps not in made:
+            made.add(partial.state.steps)
+            yield partial
 
 
 def _best_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
@@ -240,7 +263,7 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
             choices += [ParallelLoops(stage.name, loops)] if loops else []
         if not stage.is_inlined and stage.op.reduce_axes:
             choices.append(UnrollLimit(stage.name, unroll_limits))
-    return replace(partial.sketch(), choices=tuple(choices))
+    return partial.sketch(tuple(choices))
 
 
 BEST_PLACES = Placement(_best_placed, marked_last)

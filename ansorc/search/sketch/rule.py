@@ -13,7 +13,7 @@ from typing import Protocol
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import State, Step
-from ansorc.search.sketch.sketch import Application, RegisterTile, Sketch, TileVariable
+from ansorc.search.sketch.sketch import Application, Choice, RegisterTile, Sketch, TileVariable
 from ansorc.target import Target
 
 
@@ -63,12 +63,14 @@ class PartialSketch:
         widest = max(buffer.dtype.bytes for buffer in (*op.buffers, *op.reads))
         return max(1, self.target.vector_bytes // widest)
 
-    def sketch(self) -> Sketch:
-        """Return it as a finished sketch without choices."""
-        return Sketch(
+    def sketch(self, choices: tuple[Choice, ...] = ()) -> Sketch:
+        """Return it as a finished sketch with `choices`; its steps are not replayed again."""
+        sketch = Sketch(
             self.state.dag, self.target, ", ".join(self.trace), self.state.steps,
-            self.variables, self.register_tiles, derivation=self.derivation,
+            self.variables, self.register_tiles, choices, self.derivation,
         )  # fmt: skip
+        vars(sketch)["state"] = self.state
+        return sketch
 
 
 def vector_axis(op: ComputeOp) -> int | None:

@@ -24,6 +24,7 @@ from ansorc.search.sketch.tiling import (
     tiled,
     variable_name,
 )
+from ansorc.search.sketch.windows import SHORT_WORK, repeated_by_inlining
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,22 @@ class Skip:
 
 @dataclass(frozen=True)
 class AlwaysInline:
-    """Inline a stage that is element-wise, cheap and not an output (paper, Table 1, rule 2)."""
+    """Inline a stage that is element-wise, cheap and not an output (paper, Table 1, rule 2).
+
+    Beyond the paper, a stage that is read in windows is inlined only if that repeats little work.
+    """
+
+    most_repeated: int | None = SHORT_WORK
+    """Operations and loads that each element of a reader may repeat; None for any number."""
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is strictly inlineable."""
-        return Verdict.APPLY_AND_STOP if is_inlineable(partial, stage) else Verdict.SKIP
+        if not is_inlineable(partial, stage):
+            return Verdict.SKIP
+        source, readers = partial.stage(stage).op, partial.state.readers(stage)
+        repeated = max(repeated_by_inlining(reader.op, source) for reader in readers)
+        is_short = self.most_repeated is None or repeated <= self.most_repeated
+        return Verdict.APPLY_AND_STOP if is_short else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage inlined."""

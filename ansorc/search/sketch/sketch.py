@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.extent import Tiles
 from ansorc.schedule.names import Names
-from ansorc.schedule.schedule import replay
+from ansorc.schedule.schedule import Schedule, replay
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import Fuse, Parallelize, Pragma
 from ansorc.target import Target
@@ -136,11 +137,20 @@ class Sketch:
     choices: tuple[Choice, ...] = ()
     derivation: tuple[Application, ...] = ()
     """The rules that were applied, from the outputs to the inputs."""
+    stages: tuple[str, ...] = ()
+    """The stages of a sketch that is a part of another one; empty: it is whole."""
 
     @cached_property
     def state(self) -> State:
         """The State after `steps`, without lengths for the holes."""
-        return replay(self.dag, self.steps)
+        return self.replay({})
+
+    def replay(self, tiles: Tiles) -> Schedule:
+        """Return the State after `steps` with the lengths that `tiles` has for the holes."""
+        state = replay(self.dag, self.steps, tiles)
+        if not self.stages:
+            return state
+        return replace(state, stages=tuple(s for s in state.stages if s.name in self.stages))
 
     @cached_property
     def names(self) -> Names:

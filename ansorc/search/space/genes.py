@@ -12,7 +12,7 @@ import numpy as np
 
 from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.schedule.genes import fill_holes
-from ansorc.schedule.schedule import Schedule, replay
+from ansorc.schedule.schedule import Schedule
 from ansorc.schedule.state import Step
 from ansorc.search.memo import memoized
 from ansorc.search.options import DEFAULTS, SearchOptions
@@ -71,7 +71,7 @@ def population_state(sketch: Sketch, genes: Genes) -> Schedule:
     lengths = tiles(sketch, genes)
     skeleton = skeleton_of(sketch, _probe)
     state = None if skeleton is None else skeleton.filled(lengths)
-    return replay(sketch.dag, sketch.steps, lengths) if state is None else state
+    return sketch.replay(lengths) if state is None else state
 
 
 @lru_cache(maxsize=1)

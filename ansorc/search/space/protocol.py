@@ -7,7 +7,8 @@ third, see `ansorc.codegen.base.SearchedBackend`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -26,6 +27,112 @@ from ansorc.target import Target
 
 Genes: TypeAlias = npt.NDArray[np.int64]
 """Programs of a sketch [rows, columns], or one of them [columns]; see the module `genes`."""
+
+
+@dataclass(frozen=True, eq=False)
+class SketchPart:
+    """Programs that are compared with each other: those of a sketch, or of a part of it."""
+
+    sketch: Sketch
+    rows: int
+    """How many are drawn at random; all are scored if there are no more."""
+    rounds: int
+    """How often the best of them are changed, at most."""
+    fixed: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Genes that all of them have, by column."""
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A whole sketch as parts whose costs add up: what is best for one is best in any program."""
+
+    sketch: Sketch
+    parts: tuple[SketchPart, ...]
+    penalty: float = 1.0
+    """How many times as fast its programs must seem, as their estimate is uncertain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Programs of a part, and their costs [rows]."""
+
+    part: SketchPart
+    genes: Genes
+    costs: Float64Array
+
+    @property
+    def best(self) -> float:
+        """The least cost."""
+        return float(self.costs.min())
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is tried for an untuned program, besides the rows and rounds of each part."""
+
+    survivors: int
+    """Programs of a round that are changed in the next one."""
+    children: int
+    """Programs that are made of them."""
+    refined: int
+    """Structures that are refined, at most."""
+    within: float
+    """How many times as long as the best one they may take before."""
+    patience: int
+    enough: float
+    """Of how many rounds the last ones must leave this share of the cost at most, or there are no
+    more."""
+
+
+@dataclass(frozen=True)
+class DefaultWishes:
+    """What an untuned program may do."""
+
+    rewrite_layout: bool = True
+    redefine: bool = True
+    """As in `SearchOptions`."""
+    like: Sequence[Steps] = ()
+    """Programs for other extents: one that reads the constants as one of them does is preferred."""
+
+
+class UntunedSearch(Protocol):
+    """What a space gives to the search for one untuned program; the loop is the engine's.
+
+    See `ansorc.search.evolution.by_estimate`.
+    """
+
+    @property
+    def budget(self) -> Budget:
+        """How much is tried."""
+        ...
+
+    def structures(self, cost_of: Callable[[Structure], float]) -> Iterable[Structure]:
+        """Yield the structures to choose from.
+
+        `cost_of` tells the least cost of one before its programs are refined, so that few of many
+        need be tried.
+        """
+        ...
+
+    def start(self, part: SketchPart, rng: np.random.Generator) -> Genes:
+        """Return [rows, columns] random legal programs of a part."""
+        ...
+
+    def neighbours(self, part: SketchPart, parents: Genes, rng: np.random.Generator) -> Genes:
+        """Return a changed program for each of `parents`, legal as they are."""
+        ...
+
+    def estimate(self, part: SketchPart, genes: Genes) -> tuple[Genes, Float64Array]:
+        """Return the programs, with genes set that follow from the others, and their costs."""
+        ...
+
+    def choose(self, pool: Pool, count: int) -> Pool:
+        """Return up to `count` different programs of a refined pool, the one to take first."""
+        ...
+
+    def finish(self, steps: Steps, search: Callable[[UntunedSearch], Steps]) -> Steps:
+        """Return the program that is made of the best one, `steps`; `search` may be asked again."""
+        ...
 
 
 class SearchSpace(Protocol):
@@ -72,19 +179,9 @@ class SearchSpace(Protocol):
         """Return [rows]: about how long each program takes, in any unit."""
         ...
 
-    def default_steps(
-        self,
-        dag: ComputeDAG,
-        target: Target,
-        *,
-        rewrite_layout: bool = True,
-        redefine: bool = True,
-        like: Sequence[Steps] = (),
-    ) -> Steps:
-        """Return the program that is used without any tuning; always the same one.
+    def untuned(self, dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedSearch:
+        """Return how the program is found that is used without any tuning.
 
-        `rewrite_layout` and `redefine` are those of `SearchOptions`; one that reads the constants
-        as a program of `like` does is preferred. A space without layouts ignores all three.
-        `ansorc.search.default.best_by_estimate` makes one of the other methods.
+        `ansorc.search.evolution.by_estimate.EverySketch` makes one of the other methods.
         """
         ...

@@ -18,7 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ansorc.errors import ScheduleError
 from ansorc.schedule.extent import Extent, IntArray, Tiles
-from ansorc.schedule.schedule import Schedule, replay
+from ansorc.schedule.schedule import Schedule
 from ansorc.schedule.stage import FuseRelation, Loop, SplitRelation, Stage
 from ansorc.search.memo import memoized
 from ansorc.search.sketch.sketch import Sketch
@@ -61,7 +61,7 @@ def skeleton_of(sketch: Sketch, probe: Callable[[Sketch], Tiles]) -> Skeleton | 
         for name, levels in probed.items()
     }
     try:
-        return Skeleton(replay(sketch.dag, sketch.steps, cast(Tiles, tiles)), tape)
+        return Skeleton(sketch.replay(cast(Tiles, tiles)), tape)
     except (ScheduleError, TypeError):
         return None
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.cuda import binding
 from ansorc.errors import BuildError, CallError, DeviceError
@@ -54,7 +54,7 @@ def device() -> Generator[ProcessPoolExecutor]:
 
 
 def module(text: str = TEXT) -> Module:
-    return build_function(parse(text), Target.parse(TARGET))
+    return compile_module(parse(text), Target.parse(TARGET))
 
 
 def numbers() -> Array:
@@ -197,7 +197,7 @@ def refused_arrays() -> None:
     fake.inner.memory.free()
     assert "the driver knows no memory at" in refusal(run, fake, out)
     assert "is a list, but it must be a NumPy array" in refusal(run, [1.0], out)
-    cpu = build_function(parse(TEXT), Target.parse("native"))
+    cpu = compile_module(parse(TEXT), Target.parse("native"))
     assert "is a OnDevice, but it must be a NumPy array" in refusal(cpu, out, good)
     assert "which has no streams" in refusal(cpu, good, good, stream=3)
     there: list[OnDevice] = []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import load_code
 from ansorc.codegen.package.signature import signature_of
 from ansorc.codegen.program.compiled import CompiledProgram
@@ -198,7 +198,7 @@ def test_says_when_memory_runs_out() -> None:
 
 
 def test_a_kernel_for_another_machine_is_built_but_not_called() -> None:
-    module = build_function(
+    module = compile_module(
         parse(kernels.TWICE), Target.parse("aarch64-linux-gnu -mcpu=cortex-a53")
     )
     with pytest.raises(BuildError, match="'twice' was built for aarch64-linux-gnu and cannot run"):
@@ -211,4 +211,4 @@ def test_a_kernel_for_another_machine_is_built_but_not_called() -> None:
 def test_refuses_a_name_that_c_cannot_use(name: str) -> None:
     function = parse(kernels.TWICE)
     with pytest.raises(BuildError, match="give another name"):
-        build_function(function, Target.parse("native"), name or " ")
+        compile_module(function, Target.parse("native"), name or " ")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ansorc.codegen.base import network_backend_of
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError, CallError, TargetError
@@ -30,7 +30,7 @@ from tests.codegen.network.plans import (
 
 
 def build(plan: NetworkPlan) -> NetworkModule:
-    return build_network(plan, plans.NATIVE)
+    return link_network(plan, plans.NATIVE)
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_refuses_wrong_names(module: NetworkModule) -> None:
 
 
 def test_a_network_for_another_machine_is_built_but_not_called() -> None:
-    module = build_network(perceptron(), Target.parse("aarch64-linux-gnu -mcpu=cortex-a53"))
+    module = link_network(perceptron(), Target.parse("aarch64-linux-gnu -mcpu=cortex-a53"))
     with pytest.raises(BuildError, match="'perceptron' was built for aarch64-linux-gnu and cannot"):
         module(draw(ROWS, WIDTH))
 
@@ -219,4 +219,4 @@ def test_a_network_for_another_machine_is_built_but_not_called() -> None:
 def test_a_back_end_without_networks_refuses() -> None:
     target = Target.parse("native -backend=tests.codegen.network.plain_backend")
     with pytest.raises(TargetError, match="makes single kernels only, no networks; use one that"):
-        build_network(perceptron(), target)
+        link_network(perceptron(), target)

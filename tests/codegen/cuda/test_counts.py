@@ -12,7 +12,7 @@ from ansorc.ir.buffer import Scope
 from ansorc.ir.parser import parse
 from ansorc.lang import ComputeDAG
 from ansorc.schedule import Schedule, lower, replay
-from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import elementwise, matmul_dag, tiled_matmul, transpose
 from tests.codegen.cuda.wheels import needs_wheels
@@ -126,7 +126,7 @@ DEFAULTS = {
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults_have_no_bank_conflicts(name: str, arch: str) -> None:
     target, dag = Target.parse(f"cuda -arch={arch}"), DEFAULTS[name]()
-    function = prepare(lower(replay(dag, default_gpu_steps(dag, target)), "kernel"), target)
+    function = prepare(lower(replay(dag, default_steps(dag, target)), "kernel"), target)
     shared = [r for _, r in requests_of(function) if r.buffer.scope is Scope.SHARED]
     assert len(shared) >= 4
     assert {r.width for r in shared if not r.is_store} == {16}
@@ -155,7 +155,7 @@ def test_the_kernel_that_clears_faults_is_not_counted() -> None:
     table = ac.placeholder((50, 8), name="T")
     places = ac.placeholder((40,), "I", "int64")
     dag = ComputeDAG([table, places, ac.ops.take(table, places, axis=0)])
-    state = replay(dag, default_gpu_steps(dag, TARGET))
+    state = replay(dag, default_steps(dag, TARGET))
     function = prepare(lower(state, "picks"), TARGET)
     backend = backend_of(TARGET)
     assert isinstance(backend, CountingBackend)

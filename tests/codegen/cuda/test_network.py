@@ -15,7 +15,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.call.library import load_library
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.errors import BuildError, CallError
 from ansorc.graph.cache_policy import recorded_choice
 from ansorc.graph.graph_reference import run_reference
@@ -60,7 +60,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_driver(name: str) -> NetworkModule:
-    return build_network(plan_of(name), Target.parse(TARGET))
+    return link_network(plan_of(name), Target.parse(TARGET))
 
 
 def arrays_of_numpy() -> None:

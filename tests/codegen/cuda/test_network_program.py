@@ -9,7 +9,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.base import NetworkSourceBackend, backend_of
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.cuda.emit import WORKSPACE_ALIGNMENT
 from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
@@ -24,7 +24,7 @@ from tests.e2e.cuda.networks import EMULATED, NETWORKS, assert_right, feeds, pla
 
 
 def module_of(name: str) -> NetworkModule:
-    return build_network(plan_of(name), EMULATED)
+    return link_network(plan_of(name), EMULATED)
 
 
 def program_of(plan: NetworkPlan) -> DeviceProgram:
@@ -62,7 +62,7 @@ def test_the_arena_is_poisoned() -> None:
     plan = plan_of("residual")
     lost = replace(plan, calls=plan.calls[1:])
     inputs = feeds(NETWORKS["residual"]())
-    (found,) = build_network(lost, EMULATED).run(inputs).values()
+    (found,) = link_network(lost, EMULATED).run(inputs).values()
     assert np.isnan(found).all()
 
 

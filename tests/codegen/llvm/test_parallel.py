@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.errors import IRError, ParseError
@@ -31,7 +31,7 @@ kernel sums(A: float64[{n}, {n}], C: float64[{n}]):
 
 def sums(n: int, sharing: str) -> Module:
     """Sums of the rows of a lower triangle: the last rows are the longest."""
-    return build_function(parse(SUMS.format(n=n, sharing=sharing)), detect())
+    return compile_module(parse(SUMS.format(n=n, sharing=sharing)), detect())
 
 
 @pytest.mark.parametrize("sharing", ["", " dynamic 1", " dynamic 4", " dynamic 1000"])
@@ -57,7 +57,7 @@ kernel squares(A: float32[50, 40000], C: float32[50, 40000]):
 """
     a = np.random.default_rng(0).random((50, 40000), np.float32)
     c = np.full_like(a, np.nan)
-    build_function(parse(text), detect())(a, c, threads=3)
+    compile_module(parse(text), detect())(a, c, threads=3)
     np.testing.assert_array_equal(c, (a * a)[:, ::-1])
 
 

@@ -17,7 +17,7 @@ import pytest
 from ansorc.codegen.base import DirectCall, DirectKernel, backend_of
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.arguments import check_arrays, pack_weight
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.package.signature import Signature, signature_of
 from ansorc.codegen.program.compiled import CompiledProgram
@@ -32,7 +32,7 @@ NATIVE = Target.parse("native")
 
 
 def mixed() -> Module:
-    return build_function(parse(MIXED), NATIVE, packings=[TRANSPOSED])
+    return compile_module(parse(MIXED), NATIVE, packings=[TRANSPOSED])
 
 
 def direct(text: str) -> tuple[Signature, DirectCall]:

@@ -7,7 +7,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.codegen.build import prepare
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.ir.parser import parse
 from ansorc.lang import operators as ops
@@ -69,7 +69,7 @@ def test_strides_and_offsets() -> None:
         wanted[k + 4, 0, b * 4 + lane] = source[2, b + 1 + lane * 3, k + b * 4]
     found = np.zeros_like(wanted)
     target = detect()
-    build_function(prepare(function, target), target, "pick")(source, found)
+    compile_module(prepare(function, target), target, "pick")(source, found)
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -85,6 +85,6 @@ def test_what_is_copied_into_registers_stays_unrolled() -> None:
     prepared = prepare(function, detect())
     assert "X.reg" in str(prepared)
     x = np.zeros((2, 64), np.float32)
-    build_function(function, detect())(x)
+    compile_module(function, detect())(x)
     np.testing.assert_array_equal(x[:, :4], 3)
     np.testing.assert_array_equal(x[:, 4:], 0)

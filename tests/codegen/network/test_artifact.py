@@ -15,7 +15,7 @@ import pytest
 import ansorc as ac
 from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.library import load_kernel
-from ansorc.codegen.call.network_module import NetworkModule, build_network
+from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.llvm.network import driver, native_network
 from ansorc.codegen.network import artifact as network_artifact
 from ansorc.codegen.network.plan import KernelCall, NetworkPlan
@@ -43,7 +43,7 @@ def names(path: Path) -> list[str]:
 
 
 def module(name: str = "perceptron", seed: int = 1) -> NetworkModule:
-    return build_network(perceptron(name, seed), plans.NATIVE)
+    return link_network(perceptron(name, seed), plans.NATIVE)
 
 
 def loaded(path: Path) -> NetworkModule:
@@ -91,7 +91,7 @@ def test_a_library_is_loaded_again(tmp_path: Path, weights: str | None) -> None:
 @pytest.mark.parametrize("weights", [None, "net.weights"])
 def test_weights_are_derived_when_a_library_is_loaded(tmp_path: Path, weights: str | None) -> None:
     """In a file they are stored as the kernels read them: processes share it."""
-    saved = build_network(plans.derived_perceptron(), plans.NATIVE)
+    saved = link_network(plans.derived_perceptron(), plans.NATIVE)
     (tmp_path / "early").mkdir()
     early = saved.save(tmp_path / "early/net.so", weights and tmp_path / "early" / weights)
     check(saved)
@@ -111,7 +111,7 @@ def test_large_weights_are_moved_when_a_library_is_loaded(
     """To memory behind the derived ones, which a file of weights does not need."""
     monkeypatch.setattr(native_network, "_LEAST_MOVED_BYTES", 1)
     plan = make()
-    saved = build_network(plan, plans.NATIVE)
+    saved = link_network(plan, plans.NATIVE)
     saved.save(tmp_path / "net.o")
     held = plan.weights.nbytes + plan.derived.nbytes
     parts = map(str.split, run("readelf", "-Ws", tmp_path / "net.o").splitlines())
@@ -134,7 +134,7 @@ def test_weights_that_are_moved_leave_their_pages_of_the_file(
     size = 3 << 20
     weights = np.arange(size, dtype=np.float32)
     plan = plans.added(weights)
-    build_network(plan, plans.NATIVE).save(tmp_path / "net.so")
+    link_network(plan, plans.NATIVE).save(tmp_path / "net.so")
     network = loaded(tmp_path / "net.so")
     x = np.ones(size, np.float32)
     np.testing.assert_array_equal(network(x), weights + 1)
@@ -148,7 +148,7 @@ def test_weights_that_are_moved_leave_their_pages_of_the_file(
 
 @pytest.mark.parametrize("make", [perceptron, plans.derived_perceptron])
 def test_what_a_library_shows_and_needs(tmp_path: Path, make: Callable[[], NetworkPlan]) -> None:
-    build_network(make(), plans.NATIVE).save(tmp_path / "net.so")
+    link_network(make(), plans.NATIVE).save(tmp_path / "net.so")
     lines = run("nm", "-D", tmp_path / "net.so").splitlines()
     shown = {line.split()[-1] for line in lines if line.split()[-2] not in "Uw"}
     own = {f"perceptron{end}" for end in ("", "_profile", "_calls", "_call_name")}
@@ -160,14 +160,14 @@ def test_what_a_library_shows_and_needs(tmp_path: Path, make: Callable[[], Netwo
 def test_a_parallel_network_keeps_a_team(tmp_path: Path) -> None:
     """Its driver refers to the team, and a serial one does not."""
     module().save(tmp_path / "net.o")
-    build_network(perceptron(threads=1), plans.NATIVE).save(tmp_path / "alone.o")
+    link_network(perceptron(threads=1), plans.NATIVE).save(tmp_path / "alone.o")
     for name, has_team in (("net", True), ("alone", False)):
         undefined = run("nm", "-u", tmp_path / f"{name}.o").split()
         assert ("ansorc_team_begin" in undefined) is ("ansorc_team_end" in undefined) is has_team
 
 
 def test_a_serial_network_does_not_have_the_pool(tmp_path: Path) -> None:
-    build_network(plans.doubled(), plans.NATIVE).save(tmp_path / "net.so")
+    link_network(plans.doubled(), plans.NATIVE).save(tmp_path / "net.so")
     assert "ansorc" not in run("nm", "-D", tmp_path / "net.so")
     x = draw(ROWS, WIDTH)
     np.testing.assert_array_equal(loaded(tmp_path / "net.so")(x), 2 * x)
@@ -268,7 +268,7 @@ def test_two_networks_in_one_cpp_program(tmp_path: Path, suffix: str, *, has_fil
     for name, seed in (("one", 1), ("two", 11)):
         weights = tmp_path / f"{name}.weights" if has_file and name == "one" else None
         plan = plans.derived_perceptron(name, seed) if name == "two" else perceptron(name, seed)
-        build_network(plan, plans.NATIVE).save(tmp_path / f"{name}{suffix}", weights)
+        link_network(plan, plans.NATIVE).save(tmp_path / f"{name}{suffix}", weights)
         (tmp_path / name).write_bytes(perceptron_reference(x, seed).astype(np.float32).tobytes())
     if has_file:
         other = (tmp_path / "one.weights").read_bytes()
@@ -292,7 +292,7 @@ def test_the_header_is_clean(
     tmp_path: Path, weights: str | None, compiler: str, language: str, standard: str
 ) -> None:
     plan = replace(perceptron(), inputs=(plans.array("seconds", ROWS, WIDTH),))
-    network = build_network(plan, plans.NATIVE)
+    network = link_network(plan, plans.NATIVE)
     header = network.save(tmp_path / "net.o", weights and tmp_path / weights).header
     (tmp_path / "twice.txt").write_text('#include "net.h"\n' * 2)
     options = ("-x", language, f"-std={standard}", *STRICT, "-I", tmp_path, "-fsyntax-only")
@@ -328,7 +328,7 @@ def with_large_weights(seed: float) -> NetworkModule:
     call = KernelCall(0, (plans.source(), plans.constant(place), plans.result()), "sum")
     kernel = compile_function(parse(text), plans.NATIVE)
     plan = NetworkPlan("large", (x,), (y,), (kernel,), (call,), 0, memory)
-    return build_network(plan, plans.NATIVE)
+    return link_network(plan, plans.NATIVE)
 
 
 def test_loading_reads_samples_and_tells_builds_apart(
@@ -404,7 +404,7 @@ def test_a_failing_linker_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 def test_code_that_is_no_elf_file_is_refused() -> None:
     plan = perceptron()
     code = replace(plan.kernels[0], code=CompiledProgram(b"\xcf\xfa\xed\xfe"))
-    network = build_network(replace(plan, kernels=(code, plan.kernels[1])), plans.NATIVE)
+    network = link_network(replace(plan, kernels=(code, plan.kernels[1])), plans.NATIVE)
     with pytest.raises(BuildError, match="networks are made of ELF object files of 64 bits"):
         network(draw(ROWS, WIDTH))
 
@@ -413,7 +413,7 @@ def test_code_that_is_no_elf_file_is_refused() -> None:
 @pytest.mark.parametrize("suffix", [".so", ".a", ".o"])
 def test_a_network_for_aarch64(tmp_path: Path, suffix: str) -> None:
     target = Target.parse("aarch64-linux-gnu -mcpu=cortex-a53")
-    program = linked(build_network(perceptron(target=target), target), tmp_path, suffix)
+    program = linked(link_network(perceptron(target=target), target), tmp_path, suffix)
     x = draw(ROWS, WIDTH)
     for threads in (1, 3):
         status, y = emulated(program, [x], (ROWS, WIDTH), threads=threads, cpu="cortex-a53")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.network_module import build_network
+from ansorc.codegen.call.network_module import link_network
 from ansorc.codegen.network.derived import DerivedBlock
 from ansorc.codegen.network.plan import BoundWeight, BufferSlot, NetworkPlan, PlaceKind
 from ansorc.codegen.network.weights import join_weights
@@ -89,13 +89,13 @@ def with_bound(size: int) -> NetworkPlan:
 )
 def test_refusals(plan: NetworkPlan, words: str) -> None:
     with pytest.raises(BuildError, match=words):
-        build_network(plan, plans.NATIVE)
+        link_network(plan, plans.NATIVE)
 
 
 def test_inputs_may_be_read_twice_and_outputs_after_they_are_written() -> None:
-    build_network(two_outputs(), plans.NATIVE)
+    link_network(two_outputs(), plans.NATIVE)
     shared = with_call(two_outputs(), 1, arguments=(source(0), result(1)))
-    build_network(shared, plans.NATIVE)
+    link_network(shared, plans.NATIVE)
 
 
 def test_weights_are_joined_at_multiples_of_64_bytes() -> None:

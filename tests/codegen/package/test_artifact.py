@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.runtime_library import runtime_sources
@@ -307,7 +307,7 @@ def test_a_kernel_for_another_machine_is_saved_as_an_object_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Target.parse("aarch64-linux-gnu -mcpu=cortex-a53")
-    module = build_function(parse(kernels.PARALLEL_TWICE), target)
+    module = compile_module(parse(kernels.PARALLEL_TWICE), target)
     module.save(tmp_path / "kernel.o")
     assert (tmp_path / "kernel.o").read_bytes()[18:20] == b"\xb7\x00"  # e_machine of AArch64
     assert names(tmp_path) == ["kernel.h", "kernel.json", "kernel.o"]
@@ -321,7 +321,7 @@ def test_a_kernel_for_another_machine_is_saved_as_an_object_file(
 def test_object_files_for_every_processor(tmp_path: Path, name: str) -> None:
     triple = "x86_64" if PRESETS[name].architecture == "x86" else "aarch64"
     target = Target.parse(f"{triple}-linux-gnu -mcpu={name}")
-    build_function(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.o")
+    compile_module(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.o")
     machine = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[triple]
     assert (tmp_path / "kernel.o").read_bytes()[18:20] == machine
 
@@ -329,7 +329,7 @@ def test_object_files_for_every_processor(tmp_path: Path, name: str) -> None:
 def test_a_library_for_a_newer_processor_of_this_architecture(tmp_path: Path) -> None:
     """This machine's tools link it; whether it may run here is asked when it is called."""
     target = Target.parse(f"{detect().triple} -mcpu={'znver5' if detect().is_x86 else 'apple-m1'}")
-    artifact = build_function(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.so")
+    artifact = compile_module(parse(kernels.PARALLEL_TWICE), target).save(tmp_path / "kernel.so")
     module = load_kernel(artifact.library)
     x = np.arange(960, dtype=np.float32).reshape(24, 40)
     y = np.zeros_like(x)

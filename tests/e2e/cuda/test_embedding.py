@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.module import Module
 from ansorc.errors import BuildError
@@ -33,7 +33,7 @@ def matmul_relu() -> Module:
     c = ac.compute((16, 32), lambda i, j: ac.sum(a[i, r] * b[r, j], axis=r), name="C")
     d = ac.compute((16, 32), lambda i, j: ac.maximum(c[i, j], 0.0), name="D")
     function = lower(replay(ComputeDAG([a, b, d]), []), "matmul_relu")
-    return build_function(function, Target.parse(TARGET))
+    return compile_module(function, Target.parse(TARGET))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from ansorc.codegen.base import NetworkSourceBackend, backend_of
 from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, planned_network
+from ansorc.graph.network_build import chosen_programs, compile_network_plan
 from ansorc.search.programs import ProgramChoice
 from tests.codegen.cuda.wheels import needs_wheels
 from tests.e2e.cuda.mobilenet import mobilenet_v2
@@ -32,7 +32,7 @@ def test_mobilenet_is_compiled_without_spills() -> None:
     programs = chosen_programs(network, ProgramChoice(Path("none.db"), use_default=True))
     backend = backend_of(EMULATED)
     assert isinstance(backend, NetworkSourceBackend)
-    text = cuda_text(backend.network_source(planned_network(network, programs)))
+    text = cuda_text(backend.network_source(compile_network_plan(network, programs)))
     for arch in ("sm_80", "sm_90"):
         compiled = compile_cubin(text, arch)
         assert sum(one.spill_store_bytes for one in compiled.resources) == 0

@@ -13,14 +13,14 @@ import pytest
 import ansorc as ac
 from ansorc.codegen.call.library import load_kernel
 from ansorc.codegen.call.module import Module
-from ansorc.codegen.call.network_module import build_network
+from ansorc.codegen.call.network_module import link_network
 from ansorc.codegen.cuda.binding import FIRST_DEVICE, device_count, facts_of
 from ansorc.errors import CallError
+from ansorc.graph.api import build
 from ansorc.ir.aligned import Array
 from ansorc.lang import ComputeDAG
 from ansorc.search.measure.check import expectations
 from ansorc.search.measure.data import draw_with_rounding
-from ansorc.search.programs import build
 from ansorc.search.task import Task
 from ansorc.target import Target
 from bench.gpu.command import TINY
@@ -132,7 +132,7 @@ def test_tensors_of_pytorch() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_by_default(name: str) -> None:
-    graph, module = NETWORKS[name](), build_network(plan_of(name), target())
+    graph, module = NETWORKS[name](), link_network(plan_of(name), target())
     inputs = feeds(graph)
     assert_right(graph, inputs, module.run(inputs))
 
@@ -140,7 +140,7 @@ def test_networks_by_default(name: str) -> None:
 def test_a_network_is_called_again_and_again() -> None:
     """From the third call on it is a graph of launches."""
     torch = torch_with_gpu()
-    graph, module = NETWORKS["digits"](), build_network(plan_of("digits"), target())
+    graph, module = NETWORKS["digits"](), link_network(plan_of("digits"), target())
     image = torch.zeros(1, 1, 8, 8, device="cuda")
     result = torch.zeros(1, 10, device="cuda")
     for seed in range(6):
@@ -153,7 +153,7 @@ def test_a_network_is_called_again_and_again() -> None:
 
 def test_a_network_is_captured_into_a_graph() -> None:
     torch = torch_with_gpu()
-    graph, module = NETWORKS["digits"](), build_network(plan_of("digits"), target())
+    graph, module = NETWORKS["digits"](), link_network(plan_of("digits"), target())
     image = torch.zeros(1, 1, 8, 8, device="cuda")
     result = torch.zeros(1, 10, device="cuda")
     side, captured = torch.cuda.Stream(), torch.cuda.CUDAGraph()

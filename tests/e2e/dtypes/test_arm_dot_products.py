@@ -12,7 +12,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.schedule import replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.support.narrow_kernels import assembly_of, body_of, mnemonics, values
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansorc.codegen.build import prepare
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.errors import BuildError, IRError, ParseError
 from ansorc.ir.dtype import dtype
 from ansorc.ir.interpret import interpret
@@ -123,7 +123,7 @@ def has(kind: str, target: str) -> bool:
 
 def machine(kind: str, target: str, columns: int) -> tuple[Function, Any]:
     function = product(kind, columns)
-    return function, build_function(function, executable(target))
+    return function, compile_module(function, executable(target))
 
 
 MACHINES = [(kind, text) for kind in KINDS for text in (SPR, AVX2, ZEN3) if has(kind, text)]
@@ -151,7 +151,7 @@ def test_sums_wider_than_an_instruction(lanes: tuple[int, int]) -> None:
     function = parse(text)
     arrays = arrays_of(function, 4)
     expected = interpreted(function, arrays)
-    build_function(function, executable(SPR))(*arrays)
+    compile_module(function, executable(SPR))(*arrays)
     np.testing.assert_array_equal(arrays[-1][:count], expected[:count])
 
 
@@ -233,14 +233,14 @@ def test_instructions(kind: str, target: str, instruction: str) -> None:
 )
 def test_refusals(kind: str, target: str, words: str) -> None:
     with pytest.raises(BuildError, match=words):
-        build_function(product(kind, 16), Target.parse(target))
+        compile_module(product(kind, 16), Target.parse(target))
 
 
 def test_signed_bytes_have_no_instruction_of_x86() -> None:
     text = to_text(product("u8s8", 16)).replace("A: uint8", "A: int8")
     words = "dot4 of int8 and int8, for which no x86 processor known .* use dot2, which is exact"
     with pytest.raises(BuildError, match=words):
-        build_function(parse(text), Target.parse(SPR))
+        compile_module(parse(text), Target.parse(SPR))
 
 
 def test_the_table_of_instructions() -> None:

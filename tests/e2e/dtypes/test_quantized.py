@@ -14,8 +14,8 @@ from ansorc.errors import LanguageError
 from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.cpu.default import default_steps
 from ansorc.search.cpu.rules import RULES
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.dot_product import is_tensorized

@@ -18,7 +18,7 @@ from ansorc.ir.interpret import interpret
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import DEFAULTS
 from ansorc.search.space import design_space, steps

@@ -58,7 +58,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     whole = backend._CompiledModule  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(whole, "_specialized", counted("graphs", whole._specialized))  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(shared, "compiled_program", counted("kernels", shared.compiled_program))
+    monkeypatch.setattr(shared, "compile_kernel", counted("kernels", shared.compile_kernel))
     return found
 
 
@@ -113,13 +113,13 @@ def test_what_was_bound_to_an_instance_goes_with_it() -> None:
 
 def plans_of(patch: pytest.MonkeyPatch) -> list[NetworkPlan]:
     """The plans of what is built from now on."""
-    plans, build = list[NetworkPlan](), shared.build_network
+    plans, build = list[NetworkPlan](), shared.link_network
 
     def remembered(plan: NetworkPlan, target: Target) -> NetworkModule:
         plans.append(plan)
         return build(plan, target)
 
-    patch.setattr(shared, "build_network", remembered)
+    patch.setattr(shared, "link_network", remembered)
     return plans
 
 

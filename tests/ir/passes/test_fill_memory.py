@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.codegen.cuda.emulation.compiler import compile_library
 from ansorc.codegen.cuda.emulation.program import EmulatedProgram
@@ -45,7 +45,7 @@ def test_what_nobody_wrote_shows(place: str, dtype: str, monkeypatch: pytest.Mon
     function = parse(kernel(dtype, scope, size, zero))
     kind = function.params[0].dtype
     a, r = np.ones(2, kind.numpy), np.zeros(2, kind.numpy)
-    build_function(function, Target.parse("native"))(a, r)
+    compile_module(function, Target.parse("native"))(a, r)
     wanted: Any = np.nan if is_float else integer_range(kind)[1]
     np.testing.assert_array_equal(r.astype(np.float64), [1, wanted])
 
@@ -54,7 +54,7 @@ def test_an_output_that_is_not_stored_shows(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(VARIABLE, "1")
     function = parse("\nkernel k(A: float32[3], R: float32[2, 3]):\n    R[0, 1] = A[1]\n")
     r = np.zeros((2, 3), np.float32)
-    build_function(function, Target.parse("native"))(np.ones(3, np.float32), r)
+    compile_module(function, Target.parse("native"))(np.ones(3, np.float32), r)
     assert r[0, 1] == 1
     assert np.isnan(r).sum() == 5
 
@@ -63,7 +63,7 @@ def test_an_output_that_is_read_is_left_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(VARIABLE, "1")
     function = parse("\nkernel k(R: float32[2]):\n    R[0] = R[0] + 1.0\n")
     r = np.ones(2, np.float32)
-    build_function(function, Target.parse("native"))(r)
+    compile_module(function, Target.parse("native"))(r)
     assert list(r) == [2, 1]
 
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc import ops
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, replay
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.space import design_space, steps
 from tests.support.assumed import executable
@@ -94,5 +94,5 @@ def test_results_are_right_and_nothing_else_is_touched(
     poison = np.nan if output.dtype.is_float else 85
     result = np.full(output.shape, poison, output.dtype.numpy)
     arrays = [guarded(each, at_end=bool(seed % 2)) for each in (*inputs, result)]
-    build_function(lower(replay(dag, chosen)), target)(*arrays)
+    compile_module(lower(replay(dag, chosen)), target)(*arrays)
     np.testing.assert_allclose(arrays[-1], evaluate(dag, inputs)[0], rtol=3e-4, atol=3e-4)

@@ -25,9 +25,9 @@ from ansorc.search.cpu.default import (
     NARROW_UNROLL_LIMIT,
     UNROLL_LIMIT,
     WINDOW_UNROLL_LIMIT,
-    default_steps,
 )
 from ansorc.search.cpu.default_borders import settled_borders
+from ansorc.search.default import default_steps
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
 from bench.paper_cases import case

@@ -10,7 +10,7 @@ import ansorc as ac
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import packings, replay
 from ansorc.schedule.names import Steps
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 
 TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver4")

@@ -9,7 +9,8 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import replay, schedule
 from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
-from ansorc.search.cpu.default import RootLoops, default_steps, parallel_loops, root_of
+from ansorc.search.cpu.default import RootLoops, parallel_loops, root_of
+from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.search.small_dags import check_meaning
 

@@ -12,9 +12,9 @@ import ansorc as ac
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import Step, lower, replay
 from ansorc.schedule.steps import BindThread, Split
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.gpu.block_order import in_groups, walked_axes
-from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.tiling import BLOCK, GROUP
 from ansorc.search.sketch.sketch import Sketch
@@ -118,7 +118,7 @@ def test_a_wave_reads_what_its_blocks_read(group: int) -> None:
 def test_the_default_of_a_large_product_walks_in_groups() -> None:
     """8192³ in float16: both factors are larger than the second level."""
     dag = matrix_dag(8192, 8192, 8192, "float16")
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     (kernel,) = descriptions(replay(dag, program), 1)
     assert len(kernel.grid) == 3
     column = next(s for s in program if isinstance(s, Split) and len(s.lengths) == 6)

@@ -11,7 +11,7 @@ import ansorc as ac
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.tensor import Tensor
 from ansorc.schedule import replay
-from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.default import default_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.target import Target
 from ansorc.target.gpu_model import limits
@@ -21,7 +21,7 @@ ROOM = 1.05
 
 
 def moved_bytes(dag: ComputeDAG) -> float:
-    state = replay(dag, default_gpu_steps(dag, A100))
+    state = replay(dag, default_steps(dag, A100))
     parts = [limits(kernel, A100.gpu)["dram"] for kernel in descriptions(state, 1)]
     return float(np.ravel(sum(parts))[0]) * A100.gpu.dram_bytes_per_second
 

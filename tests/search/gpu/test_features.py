@@ -7,9 +7,9 @@ import pytest
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import replay
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features import FEATURE_NAMES, estimated_cycles
-from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions, seconds_of_kernel
 from ansorc.search.gpu.features import GPU_FEATURES
 from ansorc.search.sketch.sketch import Sketch
@@ -94,7 +94,7 @@ def test_the_estimate_stands_where_that_of_cpus_does() -> None:
 @pytest.mark.parametrize("n", [1024, 4096])
 def test_the_default_of_a_product_has_the_tiles_of_an_expert(n: int) -> None:
     computation = small_dags.matmul(n, n, n)
-    state = replay(computation, default_gpu_steps(computation, H100))
+    state = replay(computation, default_steps(computation, H100))
     found, *_ = descriptions(state, 1)  # one kernel more adds up parts, if there are any
     assert 64 <= np.asarray(found.threads).item() <= 512
     assert np.asarray(found.independent).item() >= 16

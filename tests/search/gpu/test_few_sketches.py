@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ansorc as ac
-from ansorc.search.gpu.estimated_programs import ThreadPrograms
-from ansorc.search.gpu.few_sketches import FewOfMany, choices_of
+from ansorc.search.evolution.by_estimate import EstimateSearch
+from ansorc.search.gpu.default import UntunedOnGpu
+from ansorc.search.gpu.few_sketches import choices_of
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, ways_on_gpu
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.sketch import Sketch
@@ -39,15 +40,20 @@ def test_each_stage_has_its_own_choices() -> None:
 
 
 def test_few_are_tried() -> None:
-    sketches = derived(attention(1, 128))
-    every = sum(len(ways_on_gpu(sketch)) for sketch in sketches)
-    assert len(FewOfMany(sketches, rows=32).pools()) < every / 2
+    dag = attention(1, 128)
+    every = sum(len(ways_on_gpu(sketch)) for sketch in derived(dag))
+    untuned = UntunedOnGpu(dag.plain, TARGET)
+    search = EstimateSearch(untuned)
+    assert len(list(untuned.structures(search.cost_of))) < every / 2
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("queries", [16, 64])
 def test_about_the_best_of_all_is_found(queries: int) -> None:
-    sketches = derived(attention(queries, 256))
-    every = [one for sketch in sketches for one in completed_on_gpu(sketch)]
-    best = min(ThreadPrograms.draw(sketch, 512).best for sketch in every)
-    assert min(programs.best for programs in FewOfMany(sketches).pools()) <= 1.2 * best
+    dag = attention(queries, 256)
+    untuned = UntunedOnGpu(dag.plain, TARGET)
+    search = EstimateSearch(untuned)
+    every = [whole for sketch in derived(dag) for whole in completed_on_gpu(sketch)]
+    best = min(search.cost_of(untuned.structure_of(sketch)) for sketch in every)
+    tried = untuned.structures(search.cost_of)
+    assert min(map(search.cost_of, tried)) <= 1.2 * best

@@ -29,9 +29,10 @@ from ansorc.lang.reference import evaluate
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Step, replay
 from ansorc.schedule.steps import Split, Tensorize
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
-from ansorc.search.gpu.default import best_on_gpu, default_gpu_steps
+from ansorc.search.gpu.default import best_on_gpu
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.rules import gpu_rules
@@ -190,7 +191,7 @@ def test_what_the_model_is_told() -> None:
 def test_the_model_knows_what_threads_exchange() -> None:
     """16 bytes of results a thread, in whole sectors: 64 x 96 results by warps of 32 threads."""
     dag = dense(64, 96, 64)
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     (found,) = descriptions(replay(dag, program), 1)
     (stored,) = (access for access in found.global_accesses if access.is_store)
     (counted,) = (r for _, r in requests_of(prepared(dag, program)) if r.buffer.name == "Z")
@@ -244,7 +245,7 @@ the loop's count, test and jump, and the addresses of both factors in both memor
 def test_the_default_of_a_product(arch: str, size: int) -> None:
     target = Target.parse(f"cuda -arch={arch}")
     dag = matrix_dag(size, size, size, "float16")
-    function = prepared(dag, default_gpu_steps(dag, target), target)
+    function = prepared(dag, default_steps(dag, target), target)
     cubin = compile_cubin(cuda_text(emit_cuda(function, target)), arch)
     (resources,) = cubin.resources
     assert (resources.spill_store_bytes, resources.stack_bytes) == (0, 0)

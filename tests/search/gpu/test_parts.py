@@ -13,8 +13,8 @@ from ansorc.lang.reduction import Reduction
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import lower, replay
 from ansorc.schedule.steps import RFactor
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.rules import gpu_rules
 from ansorc.search.sketch.generate import generate
@@ -93,7 +93,7 @@ def test_where_parts_are_asked_for() -> None:
 def test_the_default_fills_the_machine() -> None:
     """128 x 128 x 8192: a tile for each of 108 multiprocessors would be smaller than 16 x 16."""
     dag = matrix_dag(128, 128, 8192, "float16")
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     assert any(isinstance(step, RFactor) for step in program)
     first, second = descriptions(replay(dag, program), 1)
     blocks = np.prod([np.asarray(extent).item() for extent in first.grid])

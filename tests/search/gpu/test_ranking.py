@@ -15,8 +15,9 @@ from ansorc.codegen.program.device_program import DeviceProgram, KernelText
 from ansorc.codegen.program.launch_plan import LaunchPlan
 from ansorc.errors import BuildError, TargetError
 from ansorc.schedule import Step
+from ansorc.search.default import default_steps
 from ansorc.search.gpu import ranking
-from ansorc.search.gpu.default import best_on_gpu, default_gpu_steps
+from ansorc.search.gpu.default import best_on_gpu
 from ansorc.search.gpu.ranking import rank_without_device
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -32,7 +33,7 @@ def product() -> ac.ComputeDAG:
 def without_search(monkeypatch: pytest.MonkeyPatch, dag: ac.ComputeDAG) -> None:
     """Take the default for all programs, which is found once."""
     found = best_on_gpu(dag, TARGET, 3)
-    assert found[0] == default_gpu_steps(dag, TARGET)
+    assert found[0] == default_steps(dag, TARGET)
     assert len(set(found)) == len(found) == 3
 
     def same(*_: object) -> list[tuple[Step, ...]]:

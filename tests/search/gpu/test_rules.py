@@ -8,9 +8,9 @@ import pytest
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.steps import RFactor
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
-from ansorc.search.gpu.default import default_gpu_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.space import design_space, encode, phenotype_keys, population_state, steps
@@ -105,12 +105,12 @@ def test_a_row_of_a_population_is_the_program_alone() -> None:
 
 @pytest.mark.parametrize("name", ["matmul_odd", "conv_layer_nchw", "layer_norm", "elementwise"])
 def test_the_default_computes_what_is_defined(name: str) -> None:
-    check_threads(DAGS[name], default_gpu_steps(DAGS[name], H100))
+    check_threads(DAGS[name], default_steps(DAGS[name], H100))
 
 
 def test_a_transposition_touches_whole_sectors_of_both_tensors() -> None:
     computation = small_dags.dag([(512, 384)], lambda t: ops.transpose(t[0], (1, 0)))
-    state = replay(computation, default_gpu_steps(computation, H100))
+    state = replay(computation, default_steps(computation, H100))
     (found,) = descriptions(state, 1)
     for access in found.global_accesses:
         moved = 32 * np.asarray(access.sectors).item() * np.asarray(access.requests).item()

@@ -9,7 +9,7 @@ import ansorc as ac
 from ansorc.codegen.cuda.requests import requests_of
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
-from ansorc.search.gpu.default import default_gpu_steps
+from ansorc.search.default import default_steps
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
 from ansorc.search.gpu.sampling import sample_on_gpu
@@ -39,7 +39,7 @@ def added(rows: int, columns: int, dtype: str) -> ComputeDAG:
 )
 def test_rows_of_odd_length(rows: int, columns: int, dtype: str, width: int) -> None:
     dag = added(rows, columns, dtype)
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     found = [request for _, request in requests_of(ready(dag, program, A100))]
     assert [request.width for request in found] == [width] * 3
     sanitizers = SANITIZERS if columns == 30 else ()
@@ -50,7 +50,7 @@ def test_what_is_the_same_in_a_row_is_read_by_each_lane() -> None:
     """A bias of each channel, of images of 7 by 7."""
     x, b = ac.placeholder((4, 8, 7, 7), "x"), ac.placeholder((8,), name="b")
     dag = ComputeDAG([x, b, ac.ops.relu(ac.ops.bias_add(x, b, axis=1))])
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     found = {r.buffer.name: r for _, r in requests_of(ready(dag, program, A100))}
     assert {name: request.width for name, request in found.items()} == {"x": 16, "b": 4, "relu": 16}
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag), SANITIZERS) == ""
@@ -61,7 +61,7 @@ def test_images_are_loaded_and_stored_as_vectors() -> None:
     x = ac.placeholder((4, 56, 56, 64), "x")
     w, b = (ac.placeholder((64,), name) for name in "wb")
     dag = ComputeDAG([x, w, b, ac.ops.relu(ac.ops.batch_norm(x, w, b))])
-    found = [r for _, r in requests_of(ready(dag, default_gpu_steps(dag, A100), A100))]
+    found = [r for _, r in requests_of(ready(dag, default_steps(dag, A100), A100))]
     assert [request.width for request in found] == [16] * 4
 
 
@@ -77,7 +77,7 @@ def test_parts_of_rows_move_as_many_bytes_as_rows() -> None:
     for access in kernel.global_accesses:
         moved = (blocks * access.block_bytes)[access.block_bytes >= 56 * 4]
         assert np.allclose(moved, 16 * 64 * 56 * 56 * 4)
-    found = [r for _, r in requests_of(ready(dag, default_gpu_steps(dag, A100), A100))]
+    found = [r for _, r in requests_of(ready(dag, default_steps(dag, A100), A100))]
     assert [request.width for request in found] == [16] * 2
 
 
@@ -86,7 +86,7 @@ def test_a_mean_is_one_kernel(size: int) -> None:
     """Sums are made by the threads that divide them, and not written out before."""
     x = ac.placeholder((2, 2 * size, 2 * size, 8), "x")
     dag = ComputeDAG([x, ac.ops.avg_pool2d(x, 2, stride=2)])
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     found = [r for _, r in requests_of(ready(dag, program, A100))]
     assert [(request.buffer.name, request.is_store) for request in found] == [
         ("x", False),
@@ -100,14 +100,14 @@ def test_what_is_read_in_another_order_keeps_its_rows() -> None:
     a, bias = ac.placeholder((9, 12), name="A"), ac.placeholder((9,), name="b")
     turned = ac.compute((12, 9), lambda i, j: a[j, i] + bias[j], name="T")
     dag = ComputeDAG([a, bias, turned])
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""
 
 
 def test_an_image_with_a_border_is_copied_in_vectors_of_channels() -> None:
     x, k = ac.placeholder((1, 6, 6, 32), "x"), ac.placeholder((3, 3, 32), name="k")
     dag = ComputeDAG([x, k, ac.ops.depthwise_conv2d(x, k, padding=1)])
-    program = default_gpu_steps(dag, A100)
+    program = default_steps(dag, A100)
     found = [r for _, r in requests_of(ready(dag, program, A100)) if r.buffer.name == "x"]
     assert {request.width for request in found} == {16}
     assert complaint_of(lower(replay(dag, program), "kernel"), Experiment.of(dag)) == ""

@@ -12,7 +12,7 @@ import pytest
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, replay, steps_to_json
 from ansorc.search.measure import ProgramText
-from ansorc.search.programs import build_program, recorded_program
+from ansorc.search.programs import compile_program, recorded_program
 from ansorc.search.record import Record, Records, export_lines, import_lines
 from ansorc.search.record.schema import SET_ASIDE
 from ansorc.search.task import Task
@@ -76,7 +76,7 @@ def steps_of(task: Task, record: Record) -> tuple[Step, ...]:
 def run(task: Task, record: Record) -> None:
     """Build a recorded program and compare its results with the reference."""
     program = recorded_program(task, record)
-    module = build_program(task, program)
+    module = compile_program(task, program)
     rng = np.random.default_rng(0)
     values = {b.name: rng.uniform(-1, 1, b.shape).astype(np.float32) for b in task.dag.inputs}
     names = [buffer.name for buffer in task.dag.outputs]

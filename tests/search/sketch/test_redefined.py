@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.lang import operators as ops
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
@@ -150,5 +150,5 @@ def test_their_programs_compute_the_convolution(
         (row,) = sample(sketch, 1, rng, options)
         state = replay(dag, steps(sketch, row))
         out = np.full(wanted.shape, np.nan, np.float32)
-        build_function(lower(state), target, "kernel", packings=packings(state))(*inputs, out)
+        compile_module(lower(state), target, "kernel", packings=packings(state))(*inputs, out)
         np.testing.assert_allclose(out, wanted, 1e-4, 1e-4, err_msg=sketch.name)

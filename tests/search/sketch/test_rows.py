@@ -19,8 +19,8 @@ from ansorc.schedule import Schedule, replay, schedule
 from ansorc.schedule.lower import lower
 from ansorc.schedule.needed import find_needs
 from ansorc.schedule.stage import At, Mark, Stage
-from ansorc.search.cpu.default import default_steps
 from ansorc.search.cpu.rules import RULES
+from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
 from ansorc.search.sketch.complete import completed

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.ir.dtype import FLOAT32, FLOAT64
 from ansorc.ir.expr import Load, Var
@@ -48,7 +48,7 @@ def _kernel(name: str, dtype: str, width: int, target: Target, count: int) -> Mo
         return Store(out, (index,), call(name, *(Load(x, (index,)) for x in operands)))
 
     function = Function("f", (*operands, out), loop("i", count // width, element))
-    return build_function(function, target, "f")
+    return compile_module(function, target, "f")
 
 
 def evaluate(name: str, *operands: Array, target: Target, width: int = 0) -> Array:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansorc.codegen.call.build import build_function
+from ansorc.codegen.call.build import compile_module
 from ansorc.ir.expr import Load, Var, as_expr
 from ansorc.ir.math_call import call
 from ansorc.ir.stmt import For, Function, Store
@@ -38,7 +38,7 @@ def test_every_function_keeps_its_bound(cpu: str, tmp_path: Path) -> None:
         return loop(f"i{number}", COUNT // 4, vector)
 
     kernel = Function("functions", (x, out), seq(*(row(n) for n in range(len(UNARY)))))
-    module = build_function(kernel, Target.parse(f"aarch64-linux-gnu -mcpu={cpu}"))
+    module = compile_module(kernel, Target.parse(f"aarch64-linux-gnu -mcpu={cpu}"))
     data = every_exponent()[:: (1 << 20) // COUNT].copy()
     program = linked(module, tmp_path)
     code, found = emulated(program, [data], (len(UNARY), COUNT), threads=1, cpu=cpu)

@@ -9,10 +9,9 @@ import numpy as np
 
 from ansorc.lang import ComputeDAG
 from ansorc.schedule.extent import BoolArray, Hole
-from ansorc.schedule.names import Steps
 from ansorc.schedule.steps import Reorder, Split
 from ansorc.search.cost_model import Float64Array
-from ansorc.search.default import best_by_estimate
+from ansorc.search.evolution.by_estimate import EverySketch
 from ansorc.search.features import FeatureSet, estimated_cycles, estimating_set
 from ansorc.search.features.columns import LOG, FloatArray, columns_of, values_of
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
@@ -21,6 +20,7 @@ from ansorc.search.sketch import PartialSketch, Sketch, SketchRule, UnrollLimit,
 from ansorc.search.sketch.rules import Skip
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.space import Genes, SearchSpace, extract, tiles
+from ansorc.search.space.protocol import DefaultWishes, UntunedSearch
 from ansorc.search.tiles import TileTable
 from ansorc.target import Target
 
@@ -135,16 +135,8 @@ class ToySpace:
     def estimate(self, sketch: Sketch, genes: Genes) -> Float64Array:
         return estimated_cycles(extract(sketch, genes, sketch.target)).sum(axis=1)
 
-    def default_steps(
-        self,
-        dag: ComputeDAG,
-        target: Target,
-        *,
-        rewrite_layout: bool = True,
-        redefine: bool = True,
-        like: Sequence[Steps] = (),
-    ) -> Steps:
-        return best_by_estimate(dag, target)
+    def untuned(self, dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedSearch:
+        return EverySketch(dag, target)
 
 
 SPACE: SearchSpace = ToySpace()

@@ -12,7 +12,7 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.ir.aligned import Array
 from ansorc.schedule.steps import Tensorize
-from ansorc.search.cpu.default import default_steps
+from ansorc.search.default import default_steps
 from tests.support.onnx_oracle import assert_as_onnx, node_model, random, run_node
 
 RNG = np.random.default_rng(0)

@@ -1,4 +1,9 @@
-"""`ac.build` and `ac.tune`: the same verbs for operators and networks."""
+"""`ac.build` and `ac.tune`: the same verbs for operators and networks.
+
+`build` is the user's verb alone. What does its parts is named for what it makes: `lower`, `emit_…`,
+`compile_…` (code, or a module that holds it), `plan_…` (a `NetworkPlan`), `link_…` (of a plan or of
+objects).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from ansorc.graph.cache_policy import common_cache_policy, recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import built_network, built_variants, chosen_programs
+from ansorc.graph.network_build import chosen_programs, compile_network, compile_variants
 from ansorc.graph.network_tune import NetworkTuneResult, round_line, tune_networks
 from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
@@ -24,8 +29,7 @@ from ansorc.search.live_line import NotebookLine
 from ansorc.search.machines import OtherMachines
 from ansorc.search.measure import MeasuredCall
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
-from ansorc.search.programs import ProgramChoice, build_program, chosen_program
-from ansorc.search.programs import build as build_operator
+from ansorc.search.programs import ProgramChoice, chosen_program, compile_operator, compile_program
 from ansorc.search.record import place_of
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
@@ -97,20 +101,20 @@ def build(
     if isinstance(program, GraphVariants):
         networks = [Network.of(graph, "native" if target is None else target) for graph in program]
         choice = recorded_choice(networks, choice)
-        return built_variants(
+        return compile_variants(
             program, networks[0].target, lambda network: chosen_programs(network, choice), name
         )
     if isinstance(program, Graph):
         network = Network.of(program, "native" if target is None else target)
         programs = chosen_programs(network, recorded_choice([network], choice))
-        return built_network(network, programs, name)
+        return compile_network(network, programs, name)
     if records is None or isinstance(program, State):
-        return build_operator(program, target, name, check_indices=check_indices)
+        return compile_operator(program, target, name, check_indices=check_indices)
     default_target = program.target if isinstance(program, Task) else "native"
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program.dag if isinstance(program, Task) else program
     task = Task(dag, default_target if target is None else target, name or title)
-    return build_program(task, chosen_program(task, choice))
+    return compile_program(task, chosen_program(task, choice))
 
 
 class NetworkSettings(TuneSettings, total=False):

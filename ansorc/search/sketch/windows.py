@@ -1,0 +1,236 @@
+"""Place the stages of pipelines: those whose elements other stages read in overlapping windows.
+
+A stencil reads several neighbours of an element. If its source is inlined, each element of the
+source is computed once for each read; in a chain of n such stages the work grows exponentially. If
+the source is computed inside a loop over single rows, the rows of neighbouring iterations overlap,
+and the work grows exponentially as well. Here a source is computed in one of two places:
+
+    for i, j: B[i, j] = f(A)                      for i0, j0:                    (overlapped tiles)
+    for i, j: C[i, j] = g(B[i - 1 … i + 1, j])        for i, j: B.tile[i, j] = f(A)
+                                                      for i1, j1: C[…] = g(B.tile)
+
+At root each element is computed once and goes through memory. In tiles of its reader only what
+neighbouring tiles share is computed twice. Stages that are up to `depth` windows away from a root
+stage are computed in its tiles, which divides the pipeline into groups (Halide, PLDI 2013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ansorc.errors import ScheduleError
+from ansorc.ir.arith.affine import affine
+from ansorc.ir.expr import Const, Load, Var
+from ansorc.ir.node import Node, children
+from ansorc.lang.access import reads_of
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.schedule.bounds import region
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.stage import Root, Stage
+from ansorc.schedule.state import State
+from ansorc.schedule.steps import ComputeAt, Reorder, Split
+from ansorc.search.sketch.rule import PartialSketch, vector_axis
+from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.tiling import tile_variable
+from ansorc.search.tiles import divisors, ragged_lengths
+
+DEPTHS = (0, 1, 3, 7, 15)
+"""Windows between the root stage of a group and its other stages, at most; each is tried."""
+MOST_REPEATED = 2.0
+"""How many times each element of a stage may be computed outside of register tiles."""
+SHORT_WORK = 8
+"""Operations and loads that inlining may repeat for each element of a reader."""
+TILES = range(8, 257)
+"""Lengths of which a tile should have one, a divisor of the axis or not."""
+VECTORS_TO_SPLIT = 8
+"""Vectors of a row that is divided although no window moves along it."""
+
+
+def has_windows(reader: ComputeOp, source: ComputeOp) -> bool:
+    """Return whether one element of `reader` reads several of `source` in a window."""
+    return bool(_windowed_dimensions(reader, source)) or len(reads_of(reader, source)) > 1
+
+
+def _windowed_dimensions(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
+    """Return the dimensions of `source` along which windows reach, and the axes that move them."""
+    accesses, space = reads_of(reader, source), {axis.name for axis in reader.axes}
+    windowed: dict[int, set[str]] = {}
+    for dimension in range(len(source.axes)):
+        forms = [affine(access[dimension]) for access in accesses]
+        known = [form for form in forms if form is not None]
+        names = {name for form in known for name in form.terms}
+        is_window = len({form.constant for form in known}) > 1 or not names <= space
+        if is_window and names & space:
+            windowed[dimension] = names & space
+    return windowed
+
+
+def repeated_by_inlining(reader: ComputeOp, source: ComputeOp) -> int:
+    """Return how many operations and loads of `source` each element of `reader` would repeat."""
+    again = len(reads_of(reader, source)) - 1
+    return 0 if reader.reduce_axes or again <= 0 else again * _work(source)
+
+
+def _work(op: ComputeOp) -> int:
+    """Return how many operations and loads compute one element of `op`."""
+    return sum(not isinstance(node, Const | Var) for part in op.parts for node in _values(part))
+
+
+def _values(value: Node) -> Iterator[Node]:
+    """Yield the nodes of `value`, but not those of indices."""
+    yield value
+    if not isinstance(value, Load):
+        for part in children(value):
+            yield from _values(part)
+
+
+def repeats_work(state: State, stage: Stage) -> bool:
+    """Return whether an attached stage computes its elements too often; no where not known yet."""
+    runs, elements = 1, 1
+    for extent, axis in zip(stage.region, stage.op.axes, strict=True):
+        if not isinstance(extent, int):
+            return False
+        runs, elements = runs * extent, elements * axis.extent
+    for target, count in state.chain(stage):
+        for loop in target.iterators[:count]:
+            if not isinstance(loop.extent, int):
+                return False
+            runs *= loop.extent
+    return runs > MOST_REPEATED * elements
+
+
+def is_pipeline(partial: PartialSketch) -> bool:
+    """Return whether a stage that is not tiled reads windows of another such stage."""
+    return any(
+        has_windows(reader.op, source.op)
+        for source in partial.state.stages
+        if _is_plain(partial, source) and not source.is_output
+        for reader in partial.state.readers(source.name)
+        if _is_plain(partial, reader)
+    )
+
+
+def _is_plain(partial: PartialSketch, stage: Stage) -> bool:
+    """Return whether no rule has shaped the loops of `stage` or inlined it."""
+    tiled = {tile.stage for tile in partial.register_tiles}
+    return stage.name not in tiled and stage.is_untouched and not stage.is_inlined
+
+
+@dataclass
+class Grouping:
+    """Places stages, consumers first, in the tiles of a root stage at most `depth` windows away."""
+
+    depth: int
+    groups: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    """For each stage that is placed the root stage of its group, and how far away that is."""
+    tiles: dict[str, str] = field(default_factory=dict[str, str])
+    """The innermost loop over tiles of each root stage that has some."""
+
+    def place(self, partial: PartialSketch, name: str) -> PartialSketch:
+        """Return the sketch with the untouched stage `name` placed."""
+        stage, readers = partial.stage(name), partial.state.readers(name)
+        places = [self.groups.get(reader.name) for reader in readers]
+        known = [place for place in places if place is not None]
+        if not stage.is_output and known and len(known) == len(readers):
+            roots = {root for root, _ in known}
+            away = max(
+                distance + has_windows(reader.op, stage.op)
+                for reader, (_, distance) in zip(readers, known, strict=True)
+            )
+            if len(roots) == 1 and away <= self.depth:
+                (root,) = roots
+                placed = self._attach(partial, name, root)
+                if placed is not None:
+                    self.groups[name] = root, away
+                    return placed
+        self.groups[name] = name, 0
+        return partial.with_trace(f"{name} at root")
+
+    def _attach(self, partial: PartialSketch, name: str, root: str) -> PartialSketch | None:
+        """Return the sketch with `name` in the tiles of `root`; None where that cannot be."""
+        loop = self.tiles.get(root)
+        if loop is None:
+            tiled = _tile(partial, partial.stage(root))
+            if tiled is None:
+                return None
+            partial, loop = tiled
+        try:
+            placed = partial.then(ComputeAt(name, root, loop))
+        except ScheduleError:
+            return None
+        if _is_whole(placed.state, name):
+            return None
+        self.tiles[root] = loop
+        return placed.with_trace(f"{name} at {root}.{loop}")
+
+
+def _is_whole(state: State, name: str) -> bool:
+    """Return whether all of a stage is computed in each tile, as its index is not affine."""
+    target, count = state.chain(state.stage(name))[-1]
+    boxes = region(state, name, target, count)
+    return not any(box.low is not None and box.low.terms for box in boxes)
+
+
+def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | None:
+    """Return the sketch with `root` in tiles, and the innermost loop over them."""
+    if root.relations or not isinstance(root.attach, Root):
+        return None
+    moved = moved_axes(partial.state, root, {})
+    lanes, contiguous = partial.lanes(root.op), vector_axis(root.op)
+    divided: list[str] = []
+    for number, axis in enumerate(root.op.axes):
+        is_row = number == contiguous and axis.extent >= VECTORS_TO_SPLIT * lanes
+        if axis.extent > 1 and (axis.name in moved or is_row):
+            divided.append(axis.name)
+            variable = _tile_variable(root, axis, lanes if number == contiguous else 0)
+            partial = replace(partial, variables=(*partial.variables, variable))
+            partial = partial.then(Split(root.name, axis.name, (Hole(variable.name, (1,)),)))
+    if not divided:
+        return None
+    return _order_tiles(partial, root.name, divided)
+
+
+def _tile_variable(root: Stage, axis: Axis, lanes: int) -> TileVariable:
+    """Return the lengths of the tiles along `axis`: divisors, or any where it has no good ones."""
+    has_divisors = any(length in TILES for length in divisors(axis.extent))
+    ragged = () if has_divisors else ragged_lengths(axis.extent, TILES.stop, lanes)
+    return replace(tile_variable(root, axis, 2, axis.extent, lanes), ragged=ragged)
+
+
+def _order_tiles(
+    partial: PartialSketch, name: str, divided: list[str]
+) -> tuple[PartialSketch, str]:
+    """Return the sketch with the loops over tiles of a stage outside, and the last of them.
+
+    An axis that is not divided goes outside if one after it is.
+    """
+    stage = partial.stage(name)
+    axes = stage.op.axes
+    last = max(number for number, axis in enumerate(axes) if axis.name in divided)
+    outer = [stage.loop(axis.name, 0) for axis in axes[: last + 1]]
+    inner = [stage.loop(axis.name, 1) for axis in axes if axis.name in divided]
+    rest = [loop.name for loop in stage.iterators if loop.name not in {*outer, *inner}]
+    names = (*outer, *inner, *rest)
+    current = tuple(loop.name for loop in stage.iterators)
+    opened = partial if names == current else partial.then(Reorder(name, names))
+    return opened, outer[-1]
+
+
+def moved_axes(state: State, stage: Stage, known: dict[str, set[str]]) -> set[str]:
+    """Return the axes of `stage` along which windows reach, its own or those of its sources."""
+    if stage.name in known:
+        return known[stage.name]
+    known[stage.name] = moved = set[str]()
+    for source in state.stages:
+        if not source.is_inlined and reads_of(stage.op, source.op):
+            own = _windowed_dimensions(stage.op, source.op)
+            moved.update(*own.values())
+            deeper = moved_axes(state, source, known)
+            space = {axis.name for axis in stage.op.axes}
+            for dimension, axis in enumerate(source.op.axes):
+                if axis.name in deeper:
+                    for access in reads_of(stage.op, source.op):
+                        form = affine(access[dimension])
+                        moved |= set() if form is None else form.terms.keys() & space
+    return moved

@@ -1,0 +1,159 @@
+"""The search for an untuned program: within its budget, the best of what it scored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import ansorc as ac
+from ansorc.lang.dag import ComputeDAG
+from ansorc.schedule.names import Steps
+from ansorc.search.cost_model import Float64Array
+from ansorc.search.evolution.by_estimate import (
+    EstimateSearch,
+    EverySketch,
+    best_by_estimate,
+    best_programs,
+    cheapest,
+)
+from ansorc.search.space import Genes, search_space
+from ansorc.search.space.protocol import (
+    Budget,
+    DefaultWishes,
+    Pool,
+    SketchPart,
+    Structure,
+    UntunedSearch,
+)
+from ansorc.target import Target
+
+TARGETS = ("x86_64-linux-gnu -mcpu=znver4", "cuda -arch=sm_90")
+
+
+def rows_then_product() -> ComputeDAG:
+    a, b = ac.placeholder((96, 64), "a"), ac.placeholder((64, 80), "b")
+    return ComputeDAG([a, b, ac.ops.softmax(ac.ops.matmul(a, b, name="c"))])
+
+
+def convolution() -> ComputeDAG:
+    x, w = ac.placeholder((1, 14, 14, 32), "x"), ac.placeholder((3, 3, 32, 48), "w", constant=True)
+    return ComputeDAG([x, w, ac.ops.relu(ac.ops.conv2d(x, w, padding=1))])
+
+
+DAGS = {"rows then product": rows_then_product(), "convolution": convolution()}
+
+
+@dataclass(frozen=True, eq=False)
+class Noted:
+    """A search that notes what is scored."""
+
+    untuned: UntunedSearch
+    scored: Counter[SketchPart] = field(default_factory=Counter[SketchPart])
+    costs: dict[SketchPart, float] = field(default_factory=dict[SketchPart, float])
+    chosen: list[SketchPart] = field(default_factory=list[SketchPart])
+
+    @property
+    def budget(self) -> Budget:
+        return self.untuned.budget
+
+    def structures(self, cost_of: Callable[[Structure], float]) -> Iterable[Structure]:
+        return self.untuned.structures(cost_of)
+
+    def start(self, part: SketchPart, rng: np.random.Generator) -> Genes:
+        return self.untuned.start(part, rng)
+
+    def neighbours(self, part: SketchPart, parents: Genes, rng: np.random.Generator) -> Genes:
+        return self.untuned.neighbours(part, parents, rng)
+
+    def estimate(self, part: SketchPart, genes: Genes) -> tuple[Genes, Float64Array]:
+        genes, costs = self.untuned.estimate(part, genes)
+        self.scored[part] += len(genes)
+        self.costs[part] = min(self.costs.get(part, np.inf), float(costs.min()))
+        return genes, costs
+
+    def choose(self, pool: Pool, count: int) -> Pool:
+        self.chosen.append(pool.part)
+        assert pool.best == self.costs[pool.part]
+        return cheapest(pool, count)
+
+    def finish(self, steps: Steps, search: Callable[[UntunedSearch], Steps]) -> Steps:
+        return steps
+
+
+def noted(dag: ComputeDAG, target: str) -> Noted:
+    machine = Target.parse(target)
+    return Noted(search_space(machine).untuned(dag.plain, machine, DefaultWishes()))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", DAGS)
+def test_it_keeps_within_its_budget_and_takes_the_best_that_it_scored(
+    name: str, target: str
+) -> None:
+    untuned = noted(DAGS[name], target)
+    search = EstimateSearch(untuned)
+    search.best(1)
+    budget = untuned.budget
+    in_a_round = budget.children + budget.survivors
+    for part, scored in untuned.scored.items():
+        rounds = part.rounds if part in search.refined else 0
+        assert scored <= part.rows + rounds * in_a_round
+    parts = {part for part in search.refined if untuned.scored[part] > part.rows}
+    assert parts <= set(untuned.chosen)
+    assert all(search.refined[part].best == untuned.costs[part] for part in search.refined)
+    assert len({part.sketch for part in parts}) <= budget.refined * max(len(parts), 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_finds_the_same_program_again(target: str) -> None:
+    first, second = (best_by_estimate(noted(rows_then_product(), target)) for _ in range(2))
+    assert first == second
+
+
+def test_the_programs_are_different_and_the_best_comes_first() -> None:
+    target = TARGETS[1]
+    programs = best_programs(noted(rows_then_product(), target), 4)
+    assert len(set(programs)) == len(programs) == 4
+    assert programs[0] == best_programs(noted(rows_then_product(), target), 1)[0]
+
+
+def few_rows() -> EverySketch:
+    target = Target.parse(TARGETS[0])
+    return EverySketch(rows_then_product().plain, target, rows=32, rounds=2)
+
+
+def test_more_rounds_are_no_worse() -> None:
+    costs: list[float] = []
+    for rounds in (0, 2, 4):
+        untuned = few_rows()
+        search = EstimateSearch(untuned)
+        (structure, *_) = sorted(untuned.structures(search.cost_of), key=search.cost_of)
+        (part,) = structure.parts
+        costs.append(search.refine(SketchPart(part.sketch, part.rows, rounds)).best)
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_fixed_genes_stay() -> None:
+    untuned = few_rows()
+    search = EstimateSearch(untuned)
+    (part,) = next(iter(untuned.structures(search.cost_of))).parts
+    gene = int(search.draw(part).genes[0, 0])
+    fixed = SketchPart(part.sketch, part.rows, part.rounds, {0: gene})
+    assert set(search.refine(fixed).genes[:, 0].tolist()) == {gene}
+
+
+def test_all_programs_are_scored_where_they_are_few() -> None:
+    x = ac.placeholder((64, 64), "x")
+    target = Target.parse(TARGETS[1])
+    untuned = Noted(search_space(target).untuned(
+        ComputeDAG([x, ac.ops.relu(x)]).plain, target, DefaultWishes()
+    ))  # fmt: skip
+    search = EstimateSearch(untuned)
+    search.best(1)
+    ((part, scored),) = untuned.scored.items()
+    assert scored == len(search.draw(part).genes) < part.rows
+    assert search.refine(part) is search.draw(part)
