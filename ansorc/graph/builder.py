@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,16 @@ _DIVISORS: Mapping[str, int] = {
 """The input of an operator that must not be 0 if it holds integers."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Deferred:
+    """Known values that become a node of other known values."""
+
+    value: Array
+    operator: str
+    parts: tuple[tuple[str, Array], ...]
+    attributes: Mapping[str, object]
+
+
 class GraphBuilder:
     """A graph in the making; what is added may be used at once, by name."""
 
@@ -45,6 +55,10 @@ class GraphBuilder:
         self._nodes: list[GraphNode] = []
         self._reserved: set[str] = set()
         self._conditions: list[str] = []
+        self._deferred: dict[int, _Deferred] = {}
+        """By the identity of their values."""
+        self._computed: dict[str, Array] = {}
+        """The values of nodes that stand for known ones."""
 
     def input(self, name: str, kind: TensorType) -> str:
         """Add an input of the network and return its name; raise GraphError if it is taken."""
@@ -53,6 +67,12 @@ class GraphBuilder:
 
     def constant(self, value: ArrayLike, name: str = "") -> str:
         """Add an array of known values and return its name, made up if none is given."""
+        deferred = self._deferred.get(id(value))
+        if deferred is not None:
+            parts = [self.tensor(array, part) for part, array in deferred.parts]
+            node = self.add(deferred.operator, parts, name, **deferred.attributes)
+            self._computed[node] = deferred.value
+            return node
         array = np.asarray(value)
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
@@ -60,6 +80,22 @@ class GraphBuilder:
         self._declare(chosen, TensorType.of_array(array))
         self._constants[chosen] = array
         return chosen
+
+    def tensor(self, value: Array, name: str = "") -> str:
+        """Return a tensor of known values, which is added once: as `name` if that is free."""
+        if self.value(name) is value:
+            return name
+        return self.constant(value, name if self.is_free(name) else "")
+
+    def defer(
+        self, value: Array, operator: str, parts: Sequence[tuple[str, Array]], **given: object
+    ) -> None:
+        """Let known values, where they become a tensor, be a node of other known values.
+
+        `parts` are the node's inputs with their names, `given` its attributes. A pass may then see
+        what `value` was computed from.
+        """
+        self._deferred[id(value)] = _Deferred(value, operator, tuple(parts), given)
 
     def scalar(self, value: float, like: str) -> str:
         """Add one number of the dtype of the tensor `like`, of shape ()."""
@@ -142,7 +178,7 @@ class GraphBuilder:
 
     def value(self, name: str) -> Array | None:
         """Return the values of a constant; None for what is computed in a run."""
-        return self._constants.get(name)
+        return self._constants.get(name, self._computed.get(name))
 
     @property
     def types(self) -> Mapping[str, TensorType]:

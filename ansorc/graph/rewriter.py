@@ -26,6 +26,11 @@ class Rewriter:
         for name, array in graph.constants.items():
             self._new[name] = self._builder.constant(array, name)
 
+    @property
+    def builder(self) -> GraphBuilder:
+        """The new graph in the making."""
+        return self._builder
+
     def new(self, name: str) -> str:
         """Return the tensor of the new graph that stands for an old one."""
         return self._new[name]

@@ -64,13 +64,9 @@ class ConverterCall:
         """Return the values of a tensor; None if they are not known at import."""
         return self.builder.value(value) if isinstance(value, str) else value
 
-    def name_value(self, value: Value, name: str) -> str:
+    def name_value(self, value: Value, name: str = "") -> str:
         """Return a tensor of the graph; known values are added once, as `name` if that is free."""
-        if isinstance(value, str):
-            return value
-        if self.builder.value(name) is value:
-            return name
-        return self.builder.constant(value, name if self.builder.is_free(name) else "")
+        return value if isinstance(value, str) else self.builder.tensor(value, name)
 
 
 def inputs_text(types: Mapping[str, TensorType]) -> str:

@@ -14,6 +14,8 @@ Value: TypeAlias = "str | Array"
 """A tensor of the graph by name, or values that are known at import."""
 HALF_FLOATS = ("float16", "bfloat16")
 """Floats that a graph computes with in float32."""
+LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
+"""Of images with channels first, by the number of spatial dimensions."""
 
 
 def widen(array: Array) -> Array:

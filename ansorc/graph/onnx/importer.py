@@ -16,6 +16,7 @@ from ansorc.graph.importing.graph_import import GraphImport, input_dtype
 from ansorc.graph.importing.values import HALF_FLOATS, Value, listed, widen
 from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
+from ansorc.graph.onnx.converters.quantized import defer_dequantizing
 from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.folding import Folding
 from ansorc.graph.onnx.guarding import guarded
@@ -31,7 +32,6 @@ from ansorc.graph.onnx.model import (
 )
 from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence
 from ansorc.graph.onnx.ordering import needed_nodes
-from ansorc.graph.onnx.quantized_nodes import with_integers
 from ansorc.graph.onnx.user_operator import user_outputs
 from ansorc.graph.operators.registered import registered_operator
 from ansorc.graph.tensor_type import TensorType
@@ -145,7 +145,7 @@ class _Import:
                 f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
             )
         known.update({name: widen(array) for name, array in graph.initializers.items()})
-        for node in needed_nodes(with_integers(graph)):
+        for node in needed_nodes(graph):
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
                 raise GraphError(f"{node} reads '{missing[0]}', which nothing computes")
@@ -183,7 +183,10 @@ class _Import:
         is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and self._folding.can(node):
             folded = guarded(call, lambda: self._folding.outputs(node, arrays))
-            return [widen(value) for value in folded]
+            results = [widen(value) for value in folded]
+            if node.operator == "DequantizeLinear":
+                defer_dequantizing(call, results[0])
+            return results
         for name, value in zip(node.inputs, arrays, strict=True):
             if value is not None:
                 _require_numbers(value, f"{node}: '{name}'")

@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -151,18 +151,6 @@ def compute_node(node: OnnxNode, inputs: Mapping[str, Array]) -> list[Array]:
     if not all(isinstance(one, (np.ndarray, np.generic)) for one in arrays):
         raise GraphError(f"{node} makes no tensors, but sequences; ansorc has tensors alone")
     return [np.asarray(one) for one in arrays]
-
-
-def with_operator(
-    node: OnnxNode, operator: str, inputs: Sequence[str], outputs: Sequence[str]
-) -> OnnxNode:
-    """Return a node of another operator with the name and the attributes of `node`."""
-    domain, _, kind = operator.rpartition("::")
-    proto = helper.make_node(kind, inputs, outputs, node.name, domain=domain)
-    proto.attribute.extend(node.proto.attribute)
-    return replace(
-        node, operator=operator, inputs=tuple(inputs), outputs=tuple(outputs), proto=proto
-    )
 
 
 def is_onnx_operator(node: OnnxNode) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
+import numpy as np
+
 from ansorc.ir.dtype import FLOAT32, INT16, INT32, UINT8
 from ansorc.ir.dtype import dtype as parse
 from ansorc.lang import scalar
@@ -53,6 +55,26 @@ def dequantize(data: Tensor, scale: Tensor, *zero: Tensor, axis: int = 1, block:
         return value.astype(scale.dtype) * at(scale, i)
 
     return compute(data.shape, body, AutoName("dequantize"))
+
+
+def quantize_by_factor(
+    data: Tensor, factor: Tensor, zero: Tensor, *, low: int, high: int, dtype: str
+) -> Tensor:
+    """Return round(data * factor) + zero, from `low` to `high`, in an integer `dtype`.
+
+    Factor and zero are single numbers, []. PyTorch multiplies so; `quantize` divides.
+    """
+    kind = parse(dtype)
+    limits = np.iinfo(kind.name)
+    is_whole = (low, high) == (limits.min, limits.max)
+
+    def body(*i: Scalar) -> Scalar:
+        value = scalar.round(data[i] * factor[()]) + zero[()].astype(data.dtype)
+        if not is_whole:  # else conversion does so
+            value = scalar.minimum(scalar.maximum(value, float(low)), float(high))
+        return value.astype(kind)
+
+    return compute(data.shape, body, AutoName("quantize"))
 
 
 def shift(data: Tensor, *zero: Tensor) -> Tensor:
@@ -215,8 +237,10 @@ QUANTIZED: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "conv_packed": conv_packed,
     "dense_packed": dense_packed,
     "dequantize": dequantize,
+    "dequantize_constant": dequantize,
     "patches": patches,
     "quantize": quantize,
+    "quantize_by_factor": quantize_by_factor,
     "quantize_by_range": quantize_by_range,
     "requantize": requantize,
     "shift": shift,

@@ -39,6 +39,8 @@ def _compute(graph: Graph, node: GraphNode, values: Sequence[Array]) -> Sequence
 
 
 def _grows(graph: Graph, node: GraphNode) -> bool:
+    if node.builtin == "dequantize_constant":  # floats when it was imported
+        return False
     before = sum(graph.types[name].bytes for name in node.inputs)
     after = sum(graph.types[name].bytes for name in node.outputs)
     return after > max(_LARGEST_GROWTH * before, _SMALL_BYTES)

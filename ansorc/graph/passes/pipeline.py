@@ -14,6 +14,7 @@ from ansorc.graph.passes.cleanup import copy_outputs, merge_equal_nodes, remove_
 from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
+from ansorc.graph.passes.multiply_integers import multiply_integers
 from ansorc.graph.passes.sink_scales import sink_scales
 from ansorc.graph.verify import report_of, verify_rewrite
 from ansorc.ir.dump import DumpFolder
@@ -24,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 NamedPass: TypeAlias = "tuple[str, GraphPass]"
 
 NETWORK_PASSES: Sequence[NamedPass] = (
+    ("remove_dead_nodes", remove_dead_nodes),
+    ("multiply_integers", multiply_integers),
     ("remove_dead_nodes", remove_dead_nodes),
     ("fold_constants", fold_constants),
     ("fold_affine", fold_affine),

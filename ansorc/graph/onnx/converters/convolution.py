@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.onnx.converters.window import (
-    LAYOUTS,
     cropped,
     each,
     kernel_of,

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansorc.graph.importing.products import product
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 
 def _matmul(call: NodeCall) -> str:
     return product(call, call.input(0), call.input(1))
-
-
-def product(call: NodeCall, left: str, right: str, sum_dtype: str | None = None) -> str:
-    """Return numpy.matmul(left, right), factors cast to `sum_dtype` if that is given."""
-    a, b = call.builder.type(left).shape, call.builder.type(right).shape
-    if not a or not b:
-        call.refuse("it multiplies a single number; use Mul")
-    if len(a) > 1 and len(b) > 1:
-        return call.add("matmul", [left, right], sum_dtype=sum_dtype)
-    first = "k" if len(a) == 1 else "...ik"
-    second = "k" if len(b) == 1 else "...kj"
-    result = ("..." if len(a) > 1 or len(b) > 1 else "") + "i" * (len(a) > 1) + "j" * (len(b) > 1)
-    equation = f"{first},{second}->{result}"
-    return call.add("einsum", [left, right], equation=equation, dtype=sum_dtype or "")
 
 
 def gemm_with_bias(call: NodeCall) -> str:

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from ansorc.graph.importing.integer_products import integer_product
 from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.converters.attention import Heads, mixed_values, scores_of
-from ansorc.graph.onnx.converters.quantized import integer_product
+from ansorc.graph.onnx.converters.quantized import integers
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _FILTER = -10000.0
@@ -52,7 +53,7 @@ def _quantized_attention(call: NodeCall) -> Sequence[Value]:
     if call.attribute("do_rotary", 0):
         call.refuse("rotary positions inside of it are not supported; use RotaryEmbedding before")
     _refuse_shared_buffers(call, ())
-    total = integer_product(call, (0, 1), (6, 7))
+    total = integer_product(call, integers(call, 0, 6), integers(call, 1, 7))
     product = call.add("cast", [total], dtype="float32")
     scale = call.add("multiply", [call.input(3), call.input(4)])
     product = call.add("add", [call.add("multiply", [product, scale]), call.input(2)])

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorc.graph.onnx.converters.quantized import INTEGERS, integer_product, packed_product
-from ansorc.graph.onnx.converters.window import LAYOUTS, each, padding, with_last_windows
+from ansorc.graph.importing.integer_products import integer_product, packed_product
+from ansorc.graph.importing.values import LAYOUTS
+from ansorc.graph.onnx.converters.quantized import INTEGERS, integers
+from ansorc.graph.onnx.converters.window import each, padding, with_last_windows
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
 
@@ -172,7 +174,9 @@ def _dynamic_matmul(call: NodeCall) -> str:
 def _integer_matmul_to_float(call: NodeCall) -> str:
     if call.type(2).elements > 1:
         call.refuse("it has a scale for each row of its first matrix")
-    total = call.add("cast", [integer_product(call, (0, 1), (4, 5))], dtype="float32")
+    total = call.add(
+        "cast", [integer_product(call, integers(call, 0, 4), integers(call, 1, 5))], dtype="float32"
+    )
     factor = call.add("multiply", [_flat(call, 2), _flat(call, 3)])
     result = call.add("multiply", [total, factor])
     return call.add("add", [result, call.input(6)]) if call.has(6) else result

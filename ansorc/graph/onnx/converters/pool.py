@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.onnx.converters.window import (
-    LAYOUTS,
     each,
     padding,
     spatial_rank,

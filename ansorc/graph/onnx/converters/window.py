@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.onnx.node_call import NodeCall
-
-LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
-"""By the number of spatial dimensions."""
 
 
 def spatial_rank(call: NodeCall) -> int:

@@ -13,6 +13,7 @@ from ansorc.graph.torch.converters.matmul import TORCH_MATMUL, TRANSFORMERS_MATM
 from ansorc.graph.torch.converters.normalization import TORCH_NORMALIZATION
 from ansorc.graph.torch.converters.numbers import TORCH_NUMBERS, item_of
 from ansorc.graph.torch.converters.pool import TORCH_POOL
+from ansorc.graph.torch.converters.quantized import TORCH_QUANTIZED
 from ansorc.graph.torch.converters.reduce import TORCH_REDUCE
 from ansorc.graph.torch.converters.resize import TORCH_RESIZE
 from ansorc.graph.torch.converters.slices import TORCH_SLICES
@@ -28,6 +29,7 @@ TORCH_CONVERTERS: Mapping[str, TorchConverter] = {
     **{f"aten.{name}": converter for family in _ATEN for name, converter in family.items()},
     "aten._local_scalar_dense.default": item_of,
     **TORCH_NUMBERS,
+    **TORCH_QUANTIZED,
     **{f"prims.{name}": converter for name, converter in PRIMS_ELEMENTWISE.items()},
     **{f"transformers.{name}": converter for name, converter in TRANSFORMERS_MATMUL.items()},
 }

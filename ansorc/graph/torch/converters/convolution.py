@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
-
-LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
-"""By the number of spatial dimensions."""
 
 
 def _convolution(call: TorchCall) -> str:

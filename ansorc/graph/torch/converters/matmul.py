@@ -6,23 +6,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ansorc.graph.importing.products import product
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.dtype import INT64, DType
 
 
-def narrow_sums(kind: DType) -> dict[str, object]:
-    """The attribute that keeps sums of 8- and 16-bit integers in their dtype, as PyTorch does."""
+def narrow_sums(kind: DType) -> dict[str, str]:
+    """Return the attribute that keeps sums of 8- and 16-bit integers in their dtype, as PyTorch."""
     return {"sum_dtype": str(kind)} if kind.is_integer and kind.bits < 32 else {}
 
 
 def _product(call: TorchCall, left: str, right: str) -> str:
-    a, b = call.builder.type(left).shape, call.builder.type(right).shape
-    if len(a) > 1 and len(b) > 1:
-        return call.add("matmul", [left, right], **narrow_sums(call.builder.type(left).dtype))
-    first = "k" if len(a) == 1 else "...ik"
-    second = "k" if len(b) == 1 else "...kj"
-    result = ("..." if len(a) > 1 or len(b) > 1 else "") + "i" * (len(a) > 1) + "j" * (len(b) > 1)
-    return call.add("einsum", [left, right], equation=f"{first},{second}->{result}")
+    kinds = [call.builder.type(name) for name in (left, right)]
+    are_tensors = min(len(kind.shape) for kind in kinds) > 1
+    return product(call, left, right, **(narrow_sums(kinds[0].dtype) if are_tensors else {}))
 
 
 def _of(left: str, right: str) -> TorchConverter:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansorc.graph.torch.converters.convolution import LAYOUTS
+from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 
