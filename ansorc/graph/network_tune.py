@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import OptionError
-from ansorc.graph.kernel_threads import tune_threads
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, compile_network
+from ansorc.graph.thread_count_network import tune_threads
 from ansorc.search.live_line import minutes
 from ansorc.search.options import Scheduling
 from ansorc.search.programs import ProgramChoice

@@ -24,7 +24,6 @@ from ansorc.schedule import (
 )
 from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
-from ansorc.search.call_threads import known_threads
 from ansorc.search.default import default_steps
 from ansorc.search.measure import CachePolicy, ProgramText
 from ansorc.search.record import (
@@ -36,6 +35,7 @@ from ansorc.search.record import (
     is_missing,
 )
 from ansorc.search.task import Task
+from ansorc.search.thread_count_op import known_threads
 from ansorc.target import Target
 from ansorc.target.units import seconds_text
 

@@ -16,7 +16,6 @@ import numpy as np
 from ansorc.errors import MeasureError
 from ansorc.schedule import Names
 from ansorc.schedule.names import Steps
-from ansorc.search.call_threads import choose_threads, known_threads
 from ansorc.search.contest import Final, Ranking
 from ansorc.search.machines import Machines, TaskMeasurer
 from ansorc.search.measure import (
@@ -35,6 +34,7 @@ from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
+from ansorc.search.thread_count_op import choose_threads, known_threads
 from ansorc.search.transfer import related_programs
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import TimeSpent, Trial, TuneResult

@@ -1,7 +1,7 @@
 """How many threads work on an operator: as many as make its best program the fastest.
 
 A kernel of 20 µs may lose more by waking and waiting for others than they do for it. Networks have
-the same for each of their kernels, measured where these run (`ansorc.graph.kernel_threads`).
+the same for each of their kernels, measured where these run (`ansorc.graph.thread_count_network`).
 """
 
 from __future__ import annotations

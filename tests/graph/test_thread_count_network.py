@@ -13,19 +13,19 @@ import pytest
 import ansorc as ac
 from ansorc.codegen.call.network_module import CallTime, link_network
 from ansorc.codegen.network.plan import NetworkPlan
-from ansorc.graph import kernel_threads
+from ansorc.graph import thread_count_network
 from ansorc.graph.cache_policy import cache_policy_of, used_bytes
-from ansorc.graph.kernel_threads import (
+from ansorc.graph.network import Network
+from ansorc.graph.network_build import chosen_programs, compile_network_plan
+from ansorc.graph.thread_count_network import (
     measured_threads,
     tune_threads,
 )
-from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network_plan
 from ansorc.schedule import Names
-from ansorc.search.call_threads import thread_counts
 from ansorc.search.measure import ProgramText
 from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
 from ansorc.search.record import KernelThreads, Record, Records, current_environment
+from ansorc.search.thread_count_op import thread_counts
 from ansorc.target import Target
 from tests.codegen.network.plans import NATIVE, WIDTH, perceptron
 from tests.graph.small_networks import NETWORKS, attention_network
@@ -103,7 +103,7 @@ def test_each_kernel_gets_the_fastest_number(
     def build(plan: NetworkPlan, _: Target) -> Profiled:
         return Profiled(plan, seconds)
 
-    monkeypatch.setattr(kernel_threads, "link_network", build)
+    monkeypatch.setattr(thread_count_network, "link_network", build)
     plan = perceptron(threads=1)
     found = measured_threads(plan, target, [X], rounds=3)
     assert found.threads == expected
@@ -128,7 +128,7 @@ def test_time_that_is_up_ends_the_rounds(
     def build(plan: NetworkPlan, _: Target) -> Slow:
         return Slow(plan, {0: (2.0, 2.0, 9.0), 1: (1.0, 1.0, 9.0)})
 
-    monkeypatch.setattr(kernel_threads, "link_network", build)
+    monkeypatch.setattr(thread_count_network, "link_network", build)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     plan, target = perceptron(threads=1), Target.parse("native -cores=2")
     found = measured_threads(plan, target, [X], deadline=seconds)

@@ -18,10 +18,10 @@ from ansorc.graph.network import Network
 from ansorc.graph.network_build import chosen_programs, compile_network_plan
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
-from ansorc.search.call_threads import thread_counts
 from ansorc.search.programs import ProgramChoice, program_key
 from ansorc.search.record import KernelThreads, Records, current_environment
 from ansorc.search.task import Task
+from ansorc.search.thread_count_op import thread_counts
 from ansorc.target import Target
 
 _ROUNDS, _LEAST_ROUNDS = 31, 5

@@ -20,10 +20,10 @@ from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.library import load_kernel
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
-from ansorc.search.call_threads import ThreadMeasurer, choose_threads, fastest_count
 from ansorc.search.measure import Measurer, ProgramText
 from ansorc.search.programs import ProgramChoice, chosen_program
 from ansorc.search.record import Records
+from ansorc.search.thread_count_op import ThreadMeasurer, choose_threads, fastest_count
 from ansorc.target import Target
 
 COUNTS = (0, 1, 2, 4, 8)
