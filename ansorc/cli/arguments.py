@@ -25,7 +25,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.workload import load_workload, load_workloads
 from ansorc.search.measure import CachePolicy, MeasuredCall
 from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import RecordPlace, place_of
+from ansorc.search.record import RecordLocation, parse_record_uri
 from ansorc.search.task import Task
 from ansorc.search.tune_options import cache_of
 from ansorc.target import Target
@@ -194,17 +194,17 @@ def _array(text: str) -> tuple[str, Array]:
         raise click.UsageError(f"--constant {text}: {path} is not a .npy file: {error}") from error
 
 
-class RecordPlaceType(click.ParamType[RecordPlace]):
+class RecordPlaceType(click.ParamType[RecordLocation]):
     """A record file, or a database by its URL."""
 
     name = "path"
 
     def convert(
-        self, value: str | RecordPlace, param: click.Parameter | None, ctx: click.Context | None
-    ) -> RecordPlace:
+        self, value: str | RecordLocation, param: click.Parameter | None, ctx: click.Context | None
+    ) -> RecordLocation:
         """Return the place that the text names; raise RecordError for another database."""
         del param, ctx
-        return place_of(value)
+        return parse_record_uri(value)
 
 
 RECORD_PLACE = RecordPlaceType()
@@ -257,7 +257,7 @@ def takes_choice(
                        "status instead of reading outside a tensor; default: yes.")  # fmt: skip
     @wraps(command)
     def with_choice(
-        workload: W, records: RecordPlace, threads: int, cache: str, use_default: bool,  # noqa: FBT001
+        workload: W, records: RecordLocation, threads: int, cache: str, use_default: bool,  # noqa: FBT001
         check_indices: bool, *args: P.args, **rest: P.kwargs,  # noqa: FBT001
     ) -> None:  # fmt: skip
         choice = choice_of(workload, records, threads, cache, use_default=use_default)
@@ -293,7 +293,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def choice_of(
-    workload: TaskOrNetworks | None, records: RecordPlace, threads: int, cache: str, *,
+    workload: TaskOrNetworks | None, records: RecordLocation, threads: int, cache: str, *,
     use_default: bool,
 ) -> ProgramChoice:  # fmt: skip
     """Return the choice of a program for a workload by the options; `cache` may be "auto"."""

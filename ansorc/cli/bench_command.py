@@ -31,7 +31,7 @@ from ansorc.ir.aligned import Array
 from ansorc.report.charts import relative_bars
 from ansorc.report.page import PICTURES, picture
 from ansorc.search.programs import ProgramChoice, require_this_machine
-from ansorc.search.record import RecordPlace
+from ansorc.search.record import RecordLocation
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
 
@@ -53,7 +53,7 @@ _LABELS = {info.name: info.label for info in (OWN, *PEERS)}
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), metavar="FILE.svg",
               help="Draw relative speeds, as .svg or .png.")  # fmt: skip
 def bench(
-    workloads: list[TaskOrNetworks], records: RecordPlace, threads: int, cache: str, peers: str,
+    workloads: list[TaskOrNetworks], records: RecordLocation, threads: int, cache: str, peers: str,
     turns: int, *, use_default: bool, **written: Path | None,
 ) -> None:  # fmt: skip
     """Time operators and networks in turns with other libraries, and check each result.

@@ -10,14 +10,14 @@ from ansorc.codegen.base import backend_of
 from ansorc.errors import AnsorcError, RecordError
 from ansorc.schedule import Names
 from ansorc.search.measure import MeasureOptions, Measurer, RunOptions
-from ansorc.search.record import Record, RecordPlace, Records, is_missing
+from ansorc.search.record import Record, RecordLocation, Records, is_missing
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
 
 _SHOWN_KEY = 12
 
 
-def find_record(place: RecordPlace, name: str, known: Task | None) -> tuple[Task, Record]:
+def find_record(place: RecordLocation, name: str, known: Task | None) -> tuple[Task, Record]:
     """Return the task and the record whose program key begins with `name`.
 
     `name` may be TASK/PROGRAM, with the beginning of the task's key. If several machines have

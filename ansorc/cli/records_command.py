@@ -21,7 +21,7 @@ from ansorc.errors import RecordError
 from ansorc.search.record import (
     Environment,
     Record,
-    RecordPlace,
+    RecordLocation,
     Records,
     export_lines,
     import_lines,
@@ -81,7 +81,7 @@ def _takes_task(command: Callable[P, None]) -> Callable[P, None]:
 @_takes_file
 @_takes_task
 @_shows
-def list_records(show: Show, file: RecordPlace, task: str) -> None:
+def list_records(show: Show, file: RecordLocation, task: str) -> None:
     """Show the programs, failures and best time of each task in a record file.
 
     With --task, show each program of that task.
@@ -110,7 +110,7 @@ def list_records(show: Show, file: RecordPlace, task: str) -> None:
 @_takes_file
 @_takes_task
 @_shows
-def best_records(show: Show, file: RecordPlace, task: str) -> None:
+def best_records(show: Show, file: RecordLocation, task: str) -> None:
     """Show the best program of each task and machine: the one that a build uses.
 
     Example:  ansorc records best tune.db
@@ -136,7 +136,7 @@ def best_records(show: Show, file: RecordPlace, task: str) -> None:
 @click.option("--output", "-o", type=_RECORD_FILE,
               help="The file to write; default: FILE with .jsonl or .csv.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="CSV, which `import` doesn't read.")
-def export_records(file: RecordPlace, output: Path | None, *, as_csv: bool) -> None:
+def export_records(file: RecordLocation, output: Path | None, *, as_csv: bool) -> None:
     """Write all records as JSON lines, for people, other programs and `import`.
 
     Example:  ansorc records export tune.db -o tune.jsonl
@@ -163,7 +163,7 @@ def export_records(file: RecordPlace, output: Path | None, *, as_csv: bool) -> N
 @records.command("import", short_help="Add JSON lines to a record file.")
 @_takes_file
 @click.argument("lines", type=_RECORD_FILE, nargs=-1, required=True)
-def import_records(file: RecordPlace, lines: tuple[Path, ...]) -> None:
+def import_records(file: RecordLocation, lines: tuple[Path, ...]) -> None:
     """Add the JSON lines of `export` to a record file; create the file if it is missing.
 
     Example:  ansorc records import tune.db tune.jsonl
@@ -180,7 +180,7 @@ def import_records(file: RecordPlace, lines: tuple[Path, ...]) -> None:
 @click.argument("files", type=RECORD_PLACE, nargs=-1, required=True)
 @click.option("--output", "-o", type=RECORD_PLACE, required=True,
               help="The merged file; records are added if it exists.")  # fmt: skip
-def merge_records(files: tuple[RecordPlace, ...], output: RecordPlace) -> None:
+def merge_records(files: tuple[RecordLocation, ...], output: RecordLocation) -> None:
     """Merge record files; each record keeps the machine on which it was measured.
 
     If several files have a program, a record of a crash or of a wrong result is kept, else the
@@ -197,7 +197,7 @@ def merge_records(files: tuple[RecordPlace, ...], output: RecordPlace) -> None:
     click.echo(f"{output}: {_count(output)} records")
 
 
-def _count(path: RecordPlace) -> int:
+def _count(path: RecordLocation) -> int:
     with Records.open(path, read_only=True) as opened:
         return opened.count()
 
@@ -205,7 +205,7 @@ def _count(path: RecordPlace) -> int:
 @records.command("prune", short_help="Drop what another version measured.")
 @_takes_file
 @click.option("--yes", is_flag=True, help="Drop it; without this it is only shown.")
-def prune_records(file: RecordPlace, *, yes: bool) -> None:
+def prune_records(file: RecordLocation, *, yes: bool) -> None:
     """Drop stale records: those of other compilers and of other definitions.
 
     Example:  ansorc records prune tune.db
@@ -228,7 +228,7 @@ def prune_records(file: RecordPlace, *, yes: bool) -> None:
 @click.argument("files", type=RECORD_PLACE, nargs=-1, required=True)
 @click.option("--salvage", "output", type=_RECORD_FILE, metavar="NEW.db",
               help="Write the readable records to this new file.")  # fmt: skip
-def verify_records(files: tuple[RecordPlace, ...], output: Path | None) -> None:
+def verify_records(files: tuple[RecordLocation, ...], output: Path | None) -> None:
     """Check every page and every row of record files for damage.
 
     Programs and tasks have hashes, so a changed byte is found; a changed time is not.

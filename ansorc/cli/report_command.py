@@ -12,7 +12,7 @@ from ansorc.cli.arguments import RECORD_PLACE, WorkloadArguments, describes_work
 from ansorc.errors import RecordError
 from ansorc.graph.network import weights_of
 from ansorc.report.file_page import histories_of, report_page
-from ansorc.search.record import RecordPlace, Records
+from ansorc.search.record import RecordLocation, Records
 from ansorc.search.task import Task
 
 
@@ -27,7 +27,13 @@ from ansorc.search.task import Task
               help="Also show the devices at this Dask scheduler.")  # fmt: skip
 @click.option("--no-limits", is_flag=True, help="Don't measure the machine's limits (3 to 12 s).")
 def report(
-    records: RecordPlace, output: Path, task: str, fleet: str, *, no_limits: bool, **described: Any
+    records: RecordLocation,
+    output: Path,
+    task: str,
+    fleet: str,
+    *,
+    no_limits: bool,
+    **described: Any,
 ) -> None:
     """Write the tuning runs of a record file as one HTML page that needs no network.
 

@@ -15,10 +15,10 @@ from ansorc.search.model.training import (
     metrics,
     predictions,
     random_folds,
-    trained,
+    train_model,
     training_set,
 )
-from ansorc.search.record import RecordPlace
+from ansorc.search.record import RecordLocation
 
 _ENOUGH_TO_TEST = 50
 
@@ -29,7 +29,7 @@ _ENOUGH_TO_TEST = 50
 @click.option("--output", "-o", default="model.json", show_default=True,
               type=click.Path(path_type=Path), help="The file to write.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and the trees.")
-def train(files: tuple[RecordPlace, ...], output: Path, seed: int) -> None:
+def train(files: tuple[RecordLocation, ...], output: Path, seed: int) -> None:
     """Train a cost model on all programs of the record files, for `ansorc tune --model`.
 
     First the quality of such a model is tested on a fifth of the programs that is held out.
@@ -48,7 +48,7 @@ def train(files: tuple[RecordPlace, ...], output: Path, seed: int) -> None:
         _print(metrics(found.predicted, found.actual), len(found.actual))
     else:
         click.echo(f"fewer than {_ENOUGH_TO_TEST}: too few to test how well it predicts")
-    trained(data.samples, growth).save(output)
+    train_model(data.samples, growth).save(output)
     click.echo(f"{output}: learned from all of them; use it with: ansorc tune … --model {output}")
 
 

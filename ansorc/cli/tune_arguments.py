@@ -20,7 +20,7 @@ from ansorc.report.live import LivePage
 from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.model import NAMES, TreeModel
 from ansorc.search.options import ABLATIONS, DEFAULTS, ObjectiveName, SchedulerName, Scheduling
-from ansorc.search.record import RecordPlace
+from ansorc.search.record import RecordLocation
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
 
@@ -100,7 +100,7 @@ def _trials(
 
 @contextmanager
 def live_page(
-    records: RecordPlace, workloads: Sequence[Task | Network]
+    records: RecordLocation, workloads: Sequence[Task | Network]
 ) -> Generator[LivePage | None]:
     """Serve the page of `--live` during the `with`, and print its address; None without --live."""
     given = click.get_current_context().params

@@ -1,4 +1,4 @@
-"""What a back end is: `Backend`, which makes code for the targets that name its module.
+"""The protocol of a back end: `Backend`, which makes code for the targets that name its module.
 
 Builds, measuring, records and the command line know this protocol alone.
 """
@@ -35,7 +35,7 @@ that back end knows more of it; those with the same `repr` are equal."""
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the code for one target can do, and this machine with it."""
+    """Abilities of the code for one target, and of this machine with it."""
 
     threads: bool = False
     """PARALLEL loops run in several threads; else their iterations follow each other."""
@@ -163,7 +163,7 @@ class LoadedNetwork(LoadedKernel, Protocol):
 
 @dataclass(frozen=True)
 class Machine:
-    """What must be equal for two times of kernels to be comparable, besides settings."""
+    """The facts of a machine that must be equal for two times of kernels to be comparable."""
 
     name: str
     features: tuple[str, ...]
@@ -198,7 +198,7 @@ class MachineLimits:
 
 
 class Probes(Protocol):
-    """What is measured of the machine itself. All raise BuildError as a build does."""
+    """Measurements of the machine itself. All raise BuildError as a build does."""
 
     def peak(self, target: Target, threads: int) -> Probe:
         """Return a probe that does nothing but float32 multiply-adds, and counts operations."""
@@ -311,7 +311,7 @@ class Backend(Opener, Protocol):
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What the compiler gave one kernel of a GPU program."""
+    """Resources that the compiler gave one kernel of a GPU program."""
 
     registers: int
     """Of a thread."""
@@ -363,7 +363,7 @@ class LoopBackend(Protocol):
 
 @runtime_checkable
 class VersionedBackend(Protocol):
-    """What a back end has besides that tells which compiler it is made with. None has to."""
+    """Optional: a back end that says which compiler it is made with."""
 
     @property
     def compiler(self) -> str:
@@ -386,7 +386,7 @@ class SearchedBackend(Protocol):
 
 @runtime_checkable
 class NetworkBackend(NetworkOpener, Protocol):
-    """What a back end has besides that makes one function of many kernels. None has to."""
+    """Optional: a back end that makes one function of many kernels."""
 
     def compile_part(self, source: Source, target: Target) -> CompiledProgram:
         """Return the code of one kernel for the plan of a network; raise BuildError.

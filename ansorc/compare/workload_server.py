@@ -18,7 +18,7 @@ from ansorc.compare.serving import JsonFields, serve
 from ansorc.compare.workload_request import WorkloadRequest
 from ansorc.compare.workload_sides import SIDES, versions
 from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import place_of
+from ansorc.search.record import parse_record_uri
 
 
 class WorkloadServer:
@@ -36,7 +36,7 @@ class WorkloadServer:
             inputs = {name: held[f"input {name}"] for name in fields.pop("inputs")}
             constants = {name: held[f"constant {name}"] for name in fields.pop("constants")}
         fields["path"], choice = Path(fields["path"]), fields.pop("choice")
-        choice["records"] = place_of(choice["records"])
+        choice["records"] = parse_record_uri(choice["records"])
         request = WorkloadRequest(
             inputs=inputs, constants=constants, choice=ProgramChoice(**choice), **fields
         )

@@ -36,7 +36,7 @@ from ansorc.search.machines import OtherMachines
 from ansorc.search.measure import MeasuredCall
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
 from ansorc.search.programs import ProgramChoice, chosen_program, compile_operator, compile_program
-from ansorc.search.record import place_of
+from ansorc.search.record import parse_record_uri
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
 from ansorc.search.tune_options import TuneOptions, TuneSettings, cache_of
@@ -101,7 +101,7 @@ def build(
     """
     cache = cache_of(measure, None)
     choice = ProgramChoice(
-        place_of(records or "tune.db"), cache=cache, use_default=records is None,
+        parse_record_uri(records or "tune.db"), cache=cache, use_default=records is None,
         check_indices=check_indices,
     )  # fmt: skip
     if isinstance(program, GraphVariants):

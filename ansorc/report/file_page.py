@@ -10,7 +10,7 @@ from ansorc.errors import AnsorcError
 from ansorc.report.history import History
 from ansorc.report.page import page
 from ansorc.report.sections import file_sections, fleet_sections, task_sections
-from ansorc.search.record import RecordPlace, Records, current_environment
+from ansorc.search.record import RecordLocation, Records, current_environment
 from ansorc.search.record.database import Holding
 
 
@@ -55,7 +55,7 @@ def _with_unique_names(histories: Sequence[History]) -> list[History]:
 
 
 def report_page(
-    records: RecordPlace, histories: Sequence[History], weights: Mapping[str, int] | None, *,
+    records: RecordLocation, histories: Sequence[History], weights: Mapping[str, int] | None, *,
     with_limits: bool, fleet: str = "",
 ) -> str:  # fmt: skip
     """Return the page about one or more tasks of a record file.

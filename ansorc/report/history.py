@@ -13,7 +13,7 @@ from ansorc.errors import AnsorcError
 from ansorc.schedule import Names
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth
-from ansorc.search.model.training import Metrics, metrics, sample_of, trained
+from ansorc.search.model.training import Metrics, metrics, sample_of, train_model
 from ansorc.search.programs import Program, default_program, program_key
 from ansorc.search.record import Environment, Record, Records
 from ansorc.search.record.database import Holding
@@ -149,12 +149,12 @@ def retrain(history: History) -> tuple[list[Forecast], list[RoundQuality]]:
         before = [one for one in samples[:begin] if one is not None]
         if sum(one.seconds is not None for one in before) < _ENOUGH:
             continue
-        model = trained(before, Growth())
+        model = train_model(before, Growth())
         forecasts_: list[Forecast] = []
         for number in range(begin, end):
             sample = samples[number]
             if sample is not None and sample.seconds is not None:
-                expected = float(model.expected_seconds(sample.features[None])[0])
+                expected = float(model.predict_seconds(sample.features[None])[0])
                 forecasts_.append(Forecast(number + 1, expected, sample.seconds))
         forecasts += forecasts_
         if len(forecasts_) > 1:

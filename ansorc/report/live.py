@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ansorc.errors import AnsorcError, ReportError
 from ansorc.report.file_page import histories_of, report_page
 from ansorc.report.page import page
-from ansorc.search.record import RecordPlace, Records
+from ansorc.search.record import RecordLocation, Records
 
 _HOST = "127.0.0.1"
 _REFRESH_S = 5
@@ -33,7 +33,7 @@ class LivePage:
     def __init__(
         self,
         port: int,
-        records: RecordPlace,
+        records: RecordLocation,
         keys: Collection[str],
         weights: Mapping[str, int] | None,
         fleet: str = "",

@@ -30,7 +30,7 @@ from ansorc.search.measure import CachePolicy, ProgramText
 from ansorc.search.record import (
     Environment,
     Record,
-    RecordPlace,
+    RecordLocation,
     Records,
     current_environment,
     is_missing,
@@ -146,7 +146,7 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
 class ProgramChoice:
     """Which of the programs of a task is meant: the best one of a record file, or the default."""
 
-    records: RecordPlace
+    records: RecordLocation
     threads: int = 0
     """That were measured with so many threads; 0 means all cores."""
     cache: CachePolicy = "warm"

@@ -23,7 +23,7 @@ from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.selection import Proposal
 from ansorc.search.evolution.variation import mutate, uniform_crossover
 from ansorc.search.measure import ProgramText
-from ansorc.search.model import chosen_model
+from ansorc.search.model import choose_model
 from ansorc.search.options import SearchOptions, StrategyName
 from ansorc.search.paper.strategies import beam_search, random_search
 from ansorc.search.sketch.generate import RuleFailure, reason_of
@@ -33,7 +33,7 @@ from ansorc.search.sketch.user_rules import UserRule, user_rule_of
 from ansorc.search.space import (
     Genes,
     Space,
-    adapted,
+    adapt,
     design_space,
     encode,
     extract,
@@ -103,7 +103,7 @@ class Proposals:
             for failure in self._space.failures
         ]
         """What the user should know; grows while the search goes on."""
-        self._model = chosen_model(
+        self._model = choose_model(
             options.cost_model, np.random.default_rng(self._seed), self.notes.append
         )
 
@@ -179,7 +179,7 @@ class Proposals:
         rows: list[tuple[int, Genes]] = []
         for program in programs:
             for number in self._space.sketches_like(program):
-                genes = adapted(self._space.sketches[number], program, self._options)
+                genes = adapt(self._space.sketches[number], program, self._options)
                 if genes is not None:
                     rows.append((number, genes))
                     break

@@ -32,7 +32,7 @@ _FUNCTIONS: Mapping[tuple[str, str], str] = {
     ("ansorc.search.model.trees", "predict"): "predictions",
     ("ansorc.search.model.choice", "predict"): "predictions",
     ("ansorc.search.evolution.population", "fitness_of"): "predictions",
-    ("ansorc.search.evolution.population", "preselected"): "predictions",
+    ("ansorc.search.evolution.population", "preselect"): "predictions",
     ("ansorc.search.measure.measurer", "_build"): "build",
     ("ansorc.search.measure.measurer", "_run"): MEASURING,
     ("ansorc.search.measure.measurer", "_contest"): "contest",

@@ -67,7 +67,7 @@ class TileTable:
         """Return the neighbours of one row: [neighbours]."""
         return self.neighbours[int(self.starts[row]) : int(self.starts[row + 1])]
 
-    def moved(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
+    def move(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
         """Return a random neighbour of each row; the row itself where it has none."""
         if not len(self.neighbours):
             return rows

@@ -23,11 +23,11 @@ def related_programs(
 
     First the task itself, with other threads or caches on the same machine: its times say nothing
     here, but its programs are likely to be good. Then tasks that are the same but for whole
-    numbers: extents, strides, padding. Their programs have the extents of that task (`adapted`
+    numbers: extents, strides, padding. Their programs have the extents of that task (`adapt`
     changes them). Each gives half of what is wanted at most, so that two of them have a say.
     """
     own = ((task, other) for other in _other_settings(records, task, environment))
-    others = ((other, environment) for other in _related(records, task))
+    others = ((other, environment) for other in _find_related(records, task))
     names = Names(task.dag)
     found: list[tuple[Step, ...]] = []
     for other, where in chain(own, others):
@@ -52,7 +52,7 @@ def _other_settings(records: Records, task: Task, environment: Environment) -> l
     return sorted(found, key=lambda other: (other.cache != environment.cache, other.threads))
 
 
-def _related(records: Records, task: Task) -> Iterator[Task]:
+def _find_related(records: Records, task: Task) -> Iterator[Task]:
     """Return the related tasks, the nearest one first."""
     words, numbers = _words(task.dag)
     near: list[tuple[float, str, Task]] = []

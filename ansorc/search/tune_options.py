@@ -14,7 +14,7 @@ from ansorc.search.cost_model import CostModel
 from ansorc.search.machines import Machines
 from ansorc.search.measure import CachePolicy, MeasuredCall, MeasureOptions
 from ansorc.search.options import SearchOptions
-from ansorc.search.record import RecordPlace, place_of
+from ansorc.search.record import RecordLocation, parse_record_uri
 
 _MOST_THREADS = 1 << 16
 
@@ -40,7 +40,7 @@ class TuneOptions:
 
     trials: int = 200
     """Programs of the task to have measured in all, those in the record file counted in."""
-    records: RecordPlace = Path("tune.db")
+    records: RecordLocation = Path("tune.db")
     """The file that keeps them, or the database, of which several tuners may be writing."""
     seed: int = 0
     """Seed of all random choices: inputs, proposals, the cost model."""
@@ -79,7 +79,7 @@ class TuneOptions:
         known = TuneOptions()
         return TuneOptions(
             trials=settings.get("trials", known.trials),
-            records=place_of(settings.get("records", known.records)),
+            records=parse_record_uri(settings.get("records", known.records)),
             seed=settings.get("seed", known.seed),
             threads=settings.get("threads", known.threads),
             time_budget=settings.get("time_budget", known.time_budget),

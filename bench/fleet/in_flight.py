@@ -38,7 +38,7 @@ from ansorc.search.measure import (
     nothing,
 )
 from ansorc.search.model import Growth, TreeModel
-from ansorc.search.model.training import sample_of, trained
+from ansorc.search.model.training import sample_of, train_model
 from ansorc.search.record import Environment, Record, Records
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
@@ -101,7 +101,7 @@ class Landscape:
         )
 
     def _expected(self, sample: Sample, fold: int) -> float:
-        return float(self._models[fold].expected_seconds(sample.features[None])[0])
+        return float(self._models[fold].predict_seconds(sample.features[None])[0])
 
     def _sample(self, record: Record) -> Sample | None:
         return sample_of(self.task, self._names, self.task.key, record)
@@ -110,7 +110,7 @@ class Landscape:
 def _model_without(fold: int, samples: Sequence[Sample], folds: Sequence[int]) -> TreeModel:
     """A model that has learned from the samples of all folds but one."""
     seen = [one for one, its in zip(samples, folds, strict=True) if its != fold]
-    return trained(seen, Growth(seed=0))
+    return train_model(seen, Growth(seed=0))
 
 
 class SimulatedMeasurer:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ansorc.search.model.boosting import FeatureMatrix, Growth, grown
+from ansorc.search.model.boosting import FeatureMatrix, Growth, grow_trees
 from ansorc.target.gpu_kernel import GlobalAccess
 from ansorc.target.gpu_model import limits, seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
@@ -59,7 +59,7 @@ def corrected(others: list[Measured], measured: Measured) -> Floats:
     found = np.zeros(len(measured.seconds))
     for seed in range(SEEDS):
         growth = replace(GROWTH, seed=seed)
-        trees = grown(rows, squares, growth)
+        trees = grow_trees(rows, squares, growth)
         found += trees.predict(_features(measured), raw_score=True, num_threads=1) / SEEDS
     return modelled(measured) * np.exp(found)
 

@@ -24,7 +24,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
-from ansorc.search.features import estimated_cycles
+from ansorc.search.features import estimate_cycles
 from ansorc.search.model import TreeModel
 from ansorc.search.space import Space, design_space, extract, phenotype_keys
 from ansorc.target import Target, detect
@@ -68,7 +68,7 @@ def trained(space: Space, rng: np.random.Generator) -> CostModel:
     share = -(-TRAINED // len(space.sketches))
     for sketch in space.sketches:
         for row in extract(sketch, sample(sketch, share, rng), space.target):
-            seconds = float(np.sum(estimated_cycles(row)) * 1e-9 * np.exp(rng.normal(0, 0.3)))
+            seconds = float(np.sum(estimate_cycles(row)) * 1e-9 * np.exp(rng.normal(0, 0.3)))
             samples.append(Sample("made up", row, seconds))
     model = TreeModel()
     model.update(samples)

@@ -22,10 +22,10 @@ from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array, aligned_empty
 from ansorc.ir.dtype import FLOAT32
 from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import place_of
+from ansorc.search.record import parse_record_uri
 
 WIDTH = 192
-CHOICE = ProgramChoice(place_of("none.db"), use_default=True)
+CHOICE = ProgramChoice(parse_record_uri("none.db"), use_default=True)
 
 
 def weights(seed: int) -> list[Array]:

@@ -14,7 +14,7 @@ import pytest
 from ansorc.errors import RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import FEATURE_NAMES, Features, estimated_cycles
+from ansorc.search.features import FEATURE_NAMES, Features, estimate_cycles
 from ansorc.search.model import (
     Growth,
     RandomModel,
@@ -40,7 +40,7 @@ def programs(count: int, seed: int, size: int = 64) -> Features:
 
 def hidden_seconds(features: Features, weight: float = 0.4) -> np.ndarray:
     """A machine on which long sums cost what the estimate does not know."""
-    cycles = estimated_cycles(features).sum(axis=1)
+    cycles = estimate_cycles(features).sum(axis=1)
     return cycles * 1e-9 * np.exp(weight * features[:, :, HIDDEN].max(axis=1))
 
 
@@ -67,13 +67,13 @@ def test_trees_learn_what_the_estimate_does_not_know() -> None:
     That is more on machines of many cores and wide vectors, where a fixed weight would hide little.
     """
     known, test = programs(300, 0), programs(300, 1)
-    spread = np.log(estimated_cycles(known).sum(axis=1)).std()
+    spread = np.log(estimate_cycles(known).sum(axis=1)).std()
     weight = 1.2 * float(spread / known[:, :, HIDDEN].max(axis=1).std())
     model = eager(1)
     model.update(samples_of(known, weight=weight))
     seconds = hidden_seconds(test, weight)
     actual = seconds.min() / seconds
-    learned = metrics(seconds.min() / model.expected_seconds(test), actual)
+    learned = metrics(seconds.min() / model.predict_seconds(test), actual)
     guessed = metrics(RooflineModel().predict(test), actual)
     assert learned.pairwise > 0.88
     assert guessed.pairwise < 0.7
@@ -109,7 +109,7 @@ def test_failed_programs_are_learned_to_be_slow() -> None:
         [replace(s, seconds=None) if bad else s for s, bad in zip(samples, long, strict=True)]
     )
     naive.update([s for s, bad in zip(samples, long, strict=True) if not bad])
-    ratio = knows.expected_seconds(test) / naive.expected_seconds(test)
+    ratio = knows.predict_seconds(test) / naive.predict_seconds(test)
     long = test[:, :, HIDDEN].max(axis=1) > limit
     assert np.median(ratio[long]) > 1.3
     assert np.median(ratio[~long]) < 1.2

@@ -52,7 +52,7 @@ def test_moving_reaches_the_whole_table() -> None:
     rows = np.zeros(4000, dtype=np.int64)
     seen: set[int] = set()
     for _ in range(60):
-        rows = table.moved(rows, rng)
+        rows = table.move(rows, rng)
         seen |= set(rows.tolist())
     assert len(seen) == len(table)
 
@@ -61,7 +61,7 @@ def test_a_prime_that_may_not_move_stays() -> None:
     table = tile_table(97, 2, 64)
     assert table.rows.tolist() == [[97, 1]]
     rows = np.zeros(3, dtype=np.int64)
-    assert table.moved(rows, np.random.default_rng(0)).tolist() == [0, 0, 0]
+    assert table.move(rows, np.random.default_rng(0)).tolist() == [0, 0, 0]
 
 
 def test_huge_tables_are_sampled_the_same_way_each_time() -> None:

@@ -15,7 +15,7 @@ from ansorc.search.evolution.sampling import sample
 from ansorc.search.measure import ProgramText
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Environment, Record, Records, current_environment
-from ansorc.search.space import adapted, design_space, encode, steps, tiles
+from ansorc.search.space import adapt, design_space, encode, steps, tiles
 from ansorc.search.transfer import related_programs
 from ansorc.search.tune import tune_task
 from tests.search.small_tasks import options
@@ -116,7 +116,7 @@ def test_adapted_programs_are_legal_and_near(old: ac.Task, new: ac.Task) -> None
     for before, after in pairs:
         drawn = sample(after, 40, np.random.default_rng(4))
         for row in sample(before, 6, np.random.default_rng(3)):
-            genes = adapted(after, steps(before, row))
+            genes = adapt(after, steps(before, row))
             if genes is None:
                 continue
             made += 1
@@ -143,7 +143,7 @@ def test_a_program_for_the_same_extents_stays_what_it_is() -> None:
     for sketch in design_space(task.dag, task.target).sketches:
         for row in sample(sketch, 5, np.random.default_rng(0)):
             program = steps(sketch, row)
-            genes = adapted(sketch, program)
+            genes = adapt(sketch, program)
             assert genes is not None
             assert steps(sketch, genes) == program
             assert encode(sketch, program) is not None
@@ -152,7 +152,7 @@ def test_a_program_for_the_same_extents_stays_what_it_is() -> None:
 def test_a_program_of_another_structure_is_not_adapted() -> None:
     first, second, *_ = design_space(product(48, 64, 40).dag, product(48, 64, 40).target).sketches
     program = steps(second, sample(second, 1, np.random.default_rng(0))[0])
-    assert adapted(first, program) is None
+    assert adapt(first, program) is None
 
 
 def test_a_run_begins_with_what_was_fast_for_other_extents(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_run_begins_with_what_was_fast_for_other_extents(tmp_path: Path) -> No
             r.program.decode(Names(new.dag)) for r in records.all(new.key, current_environment(1))
         ]
     sketch = design_space(new.dag, new.target, search).sketches[0]
-    expected = [adapted(sketch, program, search) for program in fast[:2]]  # half of them from one
+    expected = [adapt(sketch, program, search) for program in fast[:2]]  # half of them from one
     wanted = [steps(sketch, genes) for genes in expected if genes is not None]
     assert wanted
     assert measured[1 : 1 + len(wanted)] == list(dict.fromkeys(wanted))

@@ -42,7 +42,7 @@ class FixedInputs:
 
 
 class BoundCall:
-    """What is called, without arguments, on arrays that were checked before.
+    """A callable without arguments, on arrays that were checked before.
 
     Several threads may call it at once, but they write the same arrays. Raises CallError as a call
     with arguments does.

@@ -27,7 +27,7 @@ _LONG_S = 0.1
 
 
 class OtherWork:
-    """What a program does between two calls: 1 MB of other data is touched, 200 µs go by."""
+    """Work of a program between two calls: 1 MB of other data is touched, 200 µs go by."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock

@@ -40,7 +40,7 @@ Loaded = TypeVar("Loaded", bound=LoadedKernel)
 
 
 class LazyCode(Generic[Loaded]):
-    """What `load` returns; loaded at the first call, for it may be of another machine."""
+    """The result of `load`, which the first call asks for: the code may be of another machine."""
 
     def __init__(self, load: Callable[[], Loaded]) -> None:
         self._load = load

@@ -148,7 +148,7 @@ class Module:
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the arguments of a call."""
+        """Return what a notebook shows: the arguments of a call."""
         title = f"kernel {self.signature.name} for {self.target.text}"
         return notebook.frame(title, notebook.table(_rows(self.signature)))
 

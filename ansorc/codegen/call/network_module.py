@@ -168,7 +168,7 @@ class NetworkModule:
         return f"<network {self.signature.name}({inputs}) -> ({outputs}) for {self.target.text}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs, outputs and the calls of kernels."""
+        """Return what a notebook shows: inputs, outputs and the calls of kernels."""
         rows = [(p.name, f"input {p.dtype}{list(p.shape)}") for p in self.inputs]
         rows += [(p.name, f"output {p.dtype}{list(p.shape)}") for p in self.outputs]
         title = f"network {self.signature.name} for {self.target.text}: "

@@ -84,7 +84,7 @@ def device_count() -> int:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a device says of itself."""
+    """Facts that a device states of itself."""
 
     name: str
     arch: str
@@ -315,7 +315,7 @@ class Device:
         return (memory.address - ALIGNMENT, ALIGNMENT), (end, last - end)
 
     def _failure(self, what: str, error: Exception) -> DeviceError:
-        """What the driver says of a call, and whether it will say the same of all to come."""
+        """Return the driver's message on a call, and whether all later calls will fail, too."""
         cuda = driver()
         text = str(error)
         if isinstance(error, cuda.MemoryError):

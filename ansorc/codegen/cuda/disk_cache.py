@@ -1,4 +1,4 @@
-"""What was compiled, kept on the disk for other processes and later runs: `DiskCache`."""
+"""A cache on the disk of compiled code, for other processes and later runs: `DiskCache`."""
 
 from __future__ import annotations
 

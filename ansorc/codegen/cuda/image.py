@@ -1,4 +1,4 @@
-"""What a program for a GPU is saved as: CUDA C, PTX, machine code, or both in a fat binary."""
+"""Forms in which a GPU program is saved: CUDA C, PTX, machine code, or both in a fat binary."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Ready:
 
 @dataclass(frozen=True)
 class _OnDevice:
-    """What a program has on one device."""
+    """The state of a program on one device."""
 
     module: PycudaModule
     functions: Sequence[PycudaFunction]
@@ -138,7 +138,7 @@ class CudaKernel:
 
     @property
     def plan(self) -> LaunchPlan:
-        """What is launched."""
+        """Return what is launched."""
         return self._plan
 
     def constants_on(self, device: Device) -> tuple[DeviceArray, ...]:

@@ -1,4 +1,4 @@
-"""What `ansorc show` prints of a program for a GPU: CUDA C, PTX, SASS."""
+"""Listings that `ansorc show` prints of a program for a GPU: CUDA C, PTX, SASS."""
 
 from __future__ import annotations
 

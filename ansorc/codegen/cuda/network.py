@@ -29,7 +29,7 @@ class WeightSource(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Of all parts."""
+        """Return the bytes of all parts."""
         ...
 
     def chunks(self) -> Iterable[Chunk]:

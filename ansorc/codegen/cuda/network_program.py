@@ -63,7 +63,7 @@ def network_program(plan: NetworkPlan) -> DeviceProgram:
 
 
 def _names(number: int, title: str, program: DeviceProgram) -> dict[str, str]:
-    """What the kernels are called in the network, for profilers: "k7_0_conv1_relu"."""
+    """Return what the kernels are called in the network, for profilers: "k7_0_conv1_relu"."""
     words = re.sub(r"\W+", "_", title, flags=re.ASCII).strip("_")[:_MOST_LETTERS]
     return {
         kernel.name: f"k{number}_{n}_{words}".rstrip("_")

@@ -1,4 +1,4 @@
-"""What memory does for each load and store of a kernel, from its index expressions: `requests_of`.
+"""Memory requests of each load and store of a kernel, from its indices: `requests_of`.
 
 Indices are evaluated for the threads of warps, at sampled iterations of the loops around; what
 depends on data is left out.
@@ -131,7 +131,7 @@ def _accesses(
 
 
 def _request(surroundings: _Surroundings, part: Load | Store) -> MemoryRequest | None:
-    """What is asked at the sampled iterations, the mean; None if it depends on data."""
+    """Return what is asked at the sampled iterations, the mean; None if it depends on data."""
     lanes = max((dtype_of(index).lanes for index in part.indices), default=1)
     values = _iterations(surroundings.loops)
     try:

@@ -1,4 +1,4 @@
-"""What NVIDIA's assembler made of a kernel: the instructions of its hottest loop, counted."""
+"""The instructions of the hottest loop of a kernel, counted in what NVIDIA's assembler made."""
 
 from __future__ import annotations
 

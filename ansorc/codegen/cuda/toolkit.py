@@ -41,7 +41,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True)
 class Resources:
-    """What a thread, or a block, of one kernel needs, as ptxas tells it."""
+    """Resources that a thread, or a block, of one kernel needs, as ptxas reports them."""
 
     name: str
     registers: int
@@ -171,7 +171,7 @@ def _compile_once(text: str, options: Sequence[str], make: Callable[[], bytes]) 
 def _nvrtc_compile(
     text: str, arch: str, options: Sequence[str], *, is_ptx: bool
 ) -> tuple[bytes, bytes]:
-    """What NVRTC says, and what it makes."""
+    """Return what NVRTC says, and what it makes."""
     _require_arch(arch)
     library = _nvrtc()
     program = _value(library.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))

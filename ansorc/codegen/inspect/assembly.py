@@ -1,4 +1,4 @@
-"""What the loops of a compiled kernel are made of, counted in its assembly."""
+"""Instructions in the loops of a compiled kernel, counted in its assembly."""
 
 from __future__ import annotations
 

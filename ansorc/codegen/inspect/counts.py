@@ -1,4 +1,4 @@
-"""What one instruction does, as numbers that add up: multiply-adds, loads, stores, spills."""
+"""The effects of one instruction, as numbers that add up: multiply-adds, loads, stores, spills."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from ansorc.target import Target
 
 
 class _CpuProbes:
-    """What is measured of a CPU."""
+    """Measurements of a CPU."""
 
     def peak(self, target: Target, threads: int) -> Probe:
         return FmaProbe(target, threads)

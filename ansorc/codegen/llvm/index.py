@@ -48,7 +48,7 @@ class IndexWriter:
 
     @property
     def variables(self) -> dict[str, Linear[Symbol]]:
-        """What each variable in sight stands for."""
+        """Return what each variable in sight stands for."""
         return self._variables
 
     def bind_symbol(self, variable: str, name: str, extent: int) -> None:

@@ -1,4 +1,4 @@
-"""What this machine can do at most: FMA-peak and memory-bandwidth probes of our own making."""
+"""The limits of this machine: FMA-peak and memory-bandwidth probes of our own making."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def steady_work(target: Target, threads: int) -> Callable[[int], None]:
 
 
 def _native(target: Target) -> Target:
-    """What the machine can do is found by LLVM's code, whoever makes that of its kernels."""
+    """Return what the machine can do is found by LLVM's code, whoever makes that of its kernels."""
     return replace(target.real, backend=CPU_BACKEND)
 
 

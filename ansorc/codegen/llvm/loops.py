@@ -1,4 +1,4 @@
-"""What an innermost loop does besides its body: it advances pointers, one addition for each."""
+"""The pointers that an innermost loop advances besides its body, one addition for each."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class NativeNetwork(NativeKernel):
 
 
 class NativeOpener:
-    """What the back end is without its compiler; see `base.Opener`."""
+    """The back end without its compiler; see `base.Opener`."""
 
     def capabilities(self, target: Target) -> Capabilities:
         real = target.real

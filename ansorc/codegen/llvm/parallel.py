@@ -21,7 +21,7 @@ OUT_OF_MEMORY = 1
 
 @dataclass(frozen=True)
 class _Captures:
-    """What the body of a parallel loop uses from outside: LLVM type, operand there, name here."""
+    """Values of the outside that a parallel loop uses: LLVM type, operand there, name here."""
 
     buffers: tuple[Buffer, ...]
     variables: dict[str, Linear[Symbol]]

@@ -46,7 +46,7 @@ _FUNCTIONS = (
 
 
 class _ArgumentRecord(ctypes.Structure):
-    """What is known of one array of a kernel."""
+    """Facts on one array of a kernel."""
 
     _fields_ = (
         ("fixed", ctypes.c_void_p), ("dtype", ctypes.c_void_p), ("packing", ctypes.c_void_p),
@@ -58,7 +58,7 @@ class _ArgumentRecord(ctypes.Structure):
 
 
 class _CallRecord(ctypes.Structure):
-    """What `call` knows of a kernel."""
+    """Facts on a kernel that `call` needs."""
 
     _fields_ = (
         ("kernel", ctypes.c_void_p), ("repeat", ctypes.c_void_p), ("count", ctypes.c_int64),
@@ -71,7 +71,7 @@ class _CallRecord(ctypes.Structure):
 
 
 class _RunRecord(ctypes.Structure):
-    """What `run` knows of a kernel and its arguments."""
+    """Facts on a kernel and its arguments that `run` needs."""
 
     _fields_ = (
         ("kernel", ctypes.c_void_p), ("repeat", ctypes.c_void_p), ("arrays", ctypes.c_void_p),

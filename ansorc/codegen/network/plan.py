@@ -1,4 +1,4 @@
-"""What a network is to a back end: kernels, the order of their calls, a place for each array."""
+"""A network as a back end sees it: kernels, the order of their calls, a place for each array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansorc.ir.fault import FaultSite
 
 
 class PlaceKind(Enum):
-    """What an argument of a kernel is a part of."""
+    """The array that an argument of a kernel is a part of."""
 
     INPUT = "input"
     """An array that the caller passes; `offset` is its index."""
@@ -89,7 +89,7 @@ class NetworkPlan:
 
     @property
     def signature(self) -> Signature:
-        """What the network is called with: inputs, then outputs, as of a single kernel."""
+        """Return what the network is called with: inputs, then outputs, as of a single kernel."""
         called = [self.kernels[call.kernel].signature for call in self.calls]
         parallel = any(map(self.is_parallel, self.calls))
         size = self.fault_place + (FAULT_RECORD.bytes if self.faults else 0)
@@ -114,7 +114,7 @@ class NetworkPlan:
 
     @cached_property
     def faults(self) -> tuple[FaultSite, ...]:
-        """What the checks of all kernels are about, one kernel after another."""
+        """Return what the checks of all kernels are about, one kernel after another."""
         joined: list[FaultSite] = []
         for number in sorted({call.kernel for call in self.calls}):
             names = [call.name for call in self.calls if call.kernel == number]

@@ -107,7 +107,7 @@ def _require_inside(plan: NetworkPlan, spot: _CheckedCall, param: Param, slot: B
 
 
 def _require_no_overlap(spot: _CheckedCall, places: list[tuple[Param, BufferSlot]]) -> None:
-    """What is written shares no byte with another argument: the kernel has its own order."""
+    """Refuse a written argument that shares a byte with another: the kernel has its own order."""
     for number, (param, slot) in enumerate(places):
         for other, elsewhere in places[:number]:
             if (param.is_output or other.is_output) and _overlap(param, slot, other, elsewhere):

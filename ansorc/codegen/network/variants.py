@@ -26,7 +26,7 @@ class VariantsPlan:
 
     @property
     def weights(self) -> WeightBlock:
-        """What all of them read."""
+        """Return what all of them read."""
         return self.plans[0].weights
 
 

@@ -23,7 +23,7 @@ _SAMPLES, _SAMPLE_BYTES = 64, 1 << 14
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the manifest of a saved kernel says."""
+    """The content of the manifest of a saved kernel."""
 
     signature: Signature
     target: Target
@@ -33,7 +33,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class NetworkManifest(Manifest):
-    """What the manifest of a saved network says."""
+    """The content of the manifest of a saved network."""
 
     call_names: tuple[str, ...]
     """Of the kernels' calls, in their order."""
@@ -44,7 +44,7 @@ class NetworkManifest(Manifest):
 
 @dataclass(frozen=True)
 class VariantsManifest:
-    """What the manifest of networks for several shapes says, which are in one library."""
+    """The content of the manifest of networks for several shapes in one library."""
 
     name: str
     target: Target

@@ -1,4 +1,4 @@
-"""What a kernel is called with: `Signature`, read off a function of the IR."""
+"""The arguments that a kernel is called with: `Signature`, read off a function of the IR."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Toolchain:
 
     @property
     def identity(self) -> str:
-        """What the output depends on besides the sources: the compiler, its version, the flags."""
+        """Return all that the output depends on besides sources: compiler, version, flags."""
         return "\n".join([*self.cxx, compiler_version(self.cxx), *_CXX_FLAGS, *_LINK_FLAGS])
 
 

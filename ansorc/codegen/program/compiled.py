@@ -16,7 +16,7 @@ _MAGIC = b"ansorc program 1\n"
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """What a back end's compiler made."""
+    """The result of a back end's compiler."""
 
     image: bytes
     """An object file, or what a device's driver loads; empty for a kernel that is compiled
@@ -26,7 +26,7 @@ class CompiledProgram:
 
     @property
     def device_program(self) -> DeviceProgram:
-        """What it was made of; raise BuildError if it is not for a device."""
+        """Return what it was made of; raise BuildError if it is not for a device."""
         if self.source is None:
             raise BuildError("this code is for a CPU: it says no launches for a device")
         return self.source

@@ -1,4 +1,4 @@
-"""What the host has to know of a program for a device: which kernels it launches, and on what."""
+"""The launches of a program for a device: which kernels the host starts, and on what."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ OPERATORS: Mapping[str, GraphOperator] = {
 
 def operator_named(name: str) -> GraphOperator:
     """Return the operator `name`, maybe a registered one; raise GraphError if there is none."""
-    found = OPERATORS.get(name) or registered_operator(name)
-    if found is None:
+    operator = OPERATORS.get(name) or registered_operator(name)
+    if operator is None:
         raise GraphError(f"there is no operator '{name}' for graphs; see ac.ops")
-    return found
+    return operator

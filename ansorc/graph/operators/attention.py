@@ -29,13 +29,13 @@ class _Band:
 
     def tests(self, query: Scalar, key: Scalar) -> list[Scalar]:
         """Return what must hold for a query to see a key."""
-        place = query + self.offset
-        found = list[Scalar]()
+        position = query + self.offset
+        tests = list[Scalar]()
         if self.last is not None:
-            found.append(key <= place + self.last)
+            tests.append(key <= position + self.last)
         if self.first is not None:
-            found.append(key >= place + self.first)
-        return found
+            tests.append(key >= position + self.first)
+        return tests
 
 
 def attention_softmax(
@@ -102,9 +102,9 @@ def _with_mask(element: Scalar, mask: Tensor, indices: Sequence[Scalar], keys: i
     )
     value, lowest = mask[(*outer, indices[-1])], scalar.const(float("-inf"), element.dtype)
     is_choice = mask.dtype.is_bool
-    found = scalar.if_then_else(value, element, lowest) if is_choice else element + value
+    masked = scalar.if_then_else(value, element, lowest) if is_choice else element + value
     extent = mask.shape[-1]
-    return found if extent == keys else scalar.if_then_else(indices[-1] < extent, found, lowest)
+    return masked if extent == keys else scalar.if_then_else(indices[-1] < extent, masked, lowest)
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -156,26 +156,28 @@ def rotary_embedding(
     fits = cosines.shape == sines.shape and cosines.shape[-1] == half
     require(fits, "rotary_embedding", cosines, sines, need=f"both must be [..., {half}]")
 
-    def angle(table: Tensor, b: Scalar, n: Scalar, place: Scalar) -> Scalar:
+    def angle(table: Tensor, b: Scalar, n: Scalar, column: Scalar) -> Scalar:
         if not positions:
-            return element_at(table, (b, n, place))
+            return element_at(table, (b, n, column))
         row = positions[0][b, n].astype("int64")
         row = index_in_range(row, table.shape[0], table.name)
         row = scalar.minimum(scalar.maximum(row, 0), table.shape[0] - 1)
-        return table[row, place]
+        return table[row, column]
 
     def body(*i: Scalar) -> Scalar:
         b, n = (i[0], i[1]) if is_flat else (i[0], i[2])
-        own = i[-1] % width if is_flat else i[-1]
-        start = i[-1] - own if is_flat else scalar.const(0, "int64")
-        inner = own if rotated == width else scalar.minimum(own, rotated - 1)
+        offset = i[-1] % width if is_flat else i[-1]
+        start = i[-1] - offset if is_flat else scalar.const(0, "int64")
+        inner = offset if rotated == width else scalar.minimum(offset, rotated - 1)
         is_first = scalar.equal(inner % 2, 0) if interleaved else inner < half
         partner = inner + 1 - inner % 2 * 2 if interleaved else (inner + half) % rotated
-        place = inner // 2 if interleaved else inner % half
+        column = inner // 2 if interleaved else inner % half
         other = data[(*i[:-1], start + partner)]
         other = scalar.if_then_else(is_first, 0 - other, other)
-        found = data[i] * angle(cosines, b, n, place) + other * angle(sines, b, n, place)
-        return found if rotated == width else scalar.if_then_else(own < rotated, found, data[i])
+        turned = data[i] * angle(cosines, b, n, column) + other * angle(sines, b, n, column)
+        return (
+            turned if rotated == width else scalar.if_then_else(offset < rotated, turned, data[i])
+        )
 
     return compute(data.shape, body, AutoName("rotary_embedding"))
 

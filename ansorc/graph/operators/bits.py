@@ -44,8 +44,8 @@ def shift_right(x: Scalar, by: Scalar) -> Scalar:
 def _shift(x: Scalar, by: Scalar, step: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
     kind, result = x.dtype, x
     one = const(1, kind)
-    for place in range(kind.bits.bit_length() - 1):
-        result = step(result, if_then_else(_bit(by, place), const(2**2**place, kind), one))
+    for bit in range(kind.bits.bit_length() - 1):
+        result = step(result, if_then_else(_bit(by, bit), const(2**2**bit, kind), one))
     return if_then_else(by < kind.bits, result, const(0, kind))
 
 
@@ -54,23 +54,23 @@ def _bit_by_bit(
 ) -> Scalar:
     kind = a.dtype
     result: Scalar = const(0, kind)
-    for place in range(kind.bits):
-        is_set = combine(_bit(a, place), _bit(b, place))
-        result = result + if_then_else(is_set, const(_weight(kind, place), kind), const(0, kind))
+    for bit in range(kind.bits):
+        is_set = combine(_bit(a, bit), _bit(b, bit))
+        result = result + if_then_else(is_set, const(_weight(kind, bit), kind), const(0, kind))
     return result
 
 
-def _bit(x: Scalar, place: int) -> Scalar:
+def _bit(x: Scalar, bit: int) -> Scalar:
     kind = x.dtype
-    if _weight(kind, place) < 0:
+    if _weight(kind, bit) < 0:
         return x < 0
-    shifted = x // const(2**place, kind) if place else x
+    shifted = x // const(2**bit, kind) if bit else x
     return equal(shifted % const(2, kind), const(1, kind))
 
 
-def _weight(kind: DType, place: int) -> int:
-    is_sign = kind.kind is Kind.INT and place == kind.bits - 1
-    return -(2**place) if is_sign else 2**place
+def _weight(kind: DType, bit: int) -> int:
+    is_sign = kind.kind is Kind.INT and bit == kind.bits - 1
+    return -(2**bit) if is_sign else 2**bit
 
 
 BITS_OF_ONE: Mapping[str, Callable[[Scalar], Scalar]] = {"bitwise_not": bitwise_not}

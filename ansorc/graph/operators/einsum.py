@@ -35,8 +35,8 @@ def einsum(tensors: Sequence[Tensor], equation: str, scale: float = 1.0, dtype: 
         product: Scalar | None = None
         for letters, tensor in zip(terms, tensors, strict=True):
             pairs = zip(letters, tensor.shape, strict=True)
-            own = tuple(const(0, "int64") if n == 1 else places[x] for x, n in pairs)
-            factor = as_scalar(tensor[own])
+            operand_indices = tuple(const(0, "int64") if n == 1 else places[x] for x, n in pairs)
+            factor = as_scalar(tensor[operand_indices])
             factor = factor.astype(dtype) if dtype else factor
             product = factor if product is None else product * factor
         term = as_scalar(0 if product is None else product)
@@ -55,20 +55,20 @@ def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], l
     require(len(terms) == len(tensors) > 0, "einsum", *tensors, need=need)
     spare = [len(t.shape) - len(x.replace("...", "")) for x, t in zip(terms, tensors, strict=True)]
     most = max((n for x, n in zip(terms, spare, strict=True) if "..." in x), default=0)
-    found: list[list[str]] = []
+    letters_of: list[list[str]] = []
     for term, tensor, rest in zip(terms, tensors, spare, strict=True):
         fits = rest >= 0 if "..." in term else rest == 0
         require(fits, "einsum", tensor, need=f"'{term}' does not fit its dimensions")
-        found.append(_letters(term, [str(d) for d in range(most - rest, most)]))
+        letters_of.append(_letters(term, [str(d) for d in range(most - rest, most)]))
     dots = [str(d) for d in range(most)]
     if not arrow:
-        flat = [letter for letters in found for letter in letters if not letter.isdigit()]
-        return found, dots + sorted(letter for letter in set(flat) if flat.count(letter) == 1)
+        flat = [letter for letters in letters_of for letter in letters if not letter.isdigit()]
+        return letters_of, dots + sorted(letter for letter in set(flat) if flat.count(letter) == 1)
     result = _letters(right, dots)
-    known = {letter for letters in found for letter in letters}
+    known = {letter for letters in letters_of for letter in letters}
     if len(set(result)) < len(result) or not set(result) <= known:
         raise LanguageError(f"einsum: the result of '{equation}' has letters twice, or new ones")
-    return found, result
+    return letters_of, result
 
 
 def _letters(term: str, dots: Sequence[str]) -> list[str]:

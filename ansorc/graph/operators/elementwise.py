@@ -39,8 +39,8 @@ def _without_nan(choose: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Scalar
     """The larger or smaller of two numbers; of one and no number the number."""
 
     def function(a: Scalar, b: Scalar) -> Scalar:
-        found = scalar.if_then_else(scalar.not_equal(b, b), a, choose(a, b))
-        return scalar.if_then_else(scalar.not_equal(a, a), b, found)
+        chosen = scalar.if_then_else(scalar.not_equal(b, b), a, choose(a, b))
+        return scalar.if_then_else(scalar.not_equal(a, a), b, chosen)
 
     return function
 

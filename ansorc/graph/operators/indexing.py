@@ -46,10 +46,10 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     rest = data.shape[batch_dims + count :]
 
     def body(*i: Scalar) -> Scalar:
-        own = i[: len(outer)]
+        batch = i[: len(outer)]
         extents = data.shape[batch_dims : batch_dims + count]
         places = [
-            _place(indices[(*own, d)], extent, (data.name, batch_dims + d))
+            _place(indices[(*batch, d)], extent, (data.name, batch_dims + d))
             for d, extent in enumerate(extents)
         ]
         return data[(*i[:batch_dims], *places, *i[len(outer) :])]
@@ -72,30 +72,30 @@ def scatter_elements(
     place counts from the end; else a call fails for it. Raise LanguageError on shapes that do not
     fit.
     """
-    place = axis_number("scatter_elements", data, axis)
+    dimension = axis_number("scatter_elements", data, axis)
     fits = indices.shape == updates.shape and len(indices.shape) == len(data.shape)
     need = "indices and updates must have one shape, and the rank of data"
     require(fits, "scatter_elements", data, indices, updates, need=need)
-    k = reduce_axis(indices.shape[place], "k")
+    k = reduce_axis(indices.shape[dimension], "k")
 
     def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
         inside = [
             index if mine >= theirs else minimum(index, mine - 1)
             for index, mine, theirs in zip(i, indices.shape, data.shape, strict=True)
         ]
-        return (*inside[:place], update, *inside[place + 1 :])
+        return (*inside[:dimension], update, *inside[dimension + 1 :])
 
     def matches(i: Sequence[Scalar]) -> Scalar:
-        own = data.name, place
-        found = _place(indices[source(i, k)], data.shape[place], own, from_end=from_end)
+        about = data.name, dimension
+        target = _place(indices[source(i, k)], data.shape[dimension], about, from_end=from_end)
         tests = [
             index < mine
             for d, (index, mine, theirs) in enumerate(
                 zip(i, indices.shape, data.shape, strict=True)
             )
-            if mine < theirs and d != place
+            if mine < theirs and d != dimension
         ]
-        return all_of(equal(found, i[place]), *tests)
+        return all_of(equal(target, i[dimension]), *tests)
 
     return _scatter(data, updates, k, matches, source, combine)
 
@@ -117,7 +117,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "n
 
     def matches(i: Sequence[Scalar]) -> Scalar:
         places = [_place(indices[k, d], data.shape[d], (data.name, d)) for d in range(count)]
-        return all_of(*(equal(place, i[d]) for d, place in enumerate(places)))
+        return all_of(*(equal(index, i[d]) for d, index in enumerate(places)))
 
     return _scatter(data, updates, k, matches, source, combine)
 
@@ -128,14 +128,14 @@ def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) 
     A negative index counts from `depth`; one outside gives values[0] alone.
     """
     rank = len(indices.shape) + 1
-    place = axis % rank
+    dimension = axis % rank
 
     def body(*i: Scalar) -> Scalar:
-        index = cast(indices[(*i[:place], *i[place + 1 :])], INT64)
-        is_here = any_of(equal(index, i[place]), equal(index + depth, i[place]))
+        index = cast(indices[(*i[:dimension], *i[dimension + 1 :])], INT64)
+        is_here = any_of(equal(index, i[dimension]), equal(index + depth, i[dimension]))
         return if_then_else(is_here, values[const(1, "int64")], values[const(0, "int64")])
 
-    shape = (*indices.shape[:place], depth, *indices.shape[place:])
+    shape = (*indices.shape[:dimension], depth, *indices.shape[dimension:])
     return compute(shape, body, AutoName("one_hot"))
 
 
@@ -171,18 +171,18 @@ def overwrite(
     Without `starts` from 0 on. What goes beyond the end is left out, or begins anew if
     `is_circular`. Raise LanguageError on other shapes.
     """
-    place = axis_number("overwrite", data, axis)
-    count, extent = update.shape[place], data.shape[place]
+    dimension = axis_number("overwrite", data, axis)
+    count, extent = update.shape[dimension], data.shape[dimension]
     fits = count <= extent and len(update.shape) == len(data.shape)
     require(fits, "overwrite", data, update, need="they may differ along one axis alone")
 
     def body(*i: Scalar) -> Scalar:
         start = const(0, "int64") if starts is None else cast(starts[i[0]], INT64)
-        offset = i[place] - start
+        offset = i[dimension] - start
         offset = offset % extent if is_circular else offset
         inside = minimum(maximum(offset, 0), count - 1)
         is_new = all_of(offset >= 0, offset < count)
-        return if_then_else(is_new, update[(*i[:place], inside, *i[place + 1 :])], data[i])
+        return if_then_else(is_new, update[(*i[:dimension], inside, *i[dimension + 1 :])], data[i])
 
     return compute(data.shape, body, AutoName("overwrite"))
 
@@ -198,8 +198,8 @@ def masked_scatter(data: Tensor, mask: Tensor, places: Tensor, source: Tensor) -
     extent = source.shape[0]
 
     def body(*i: Scalar) -> Scalar:
-        place = index_in_range(places[i], extent, source.name)
-        taken = source[minimum(maximum(place, 0), extent - 1)]
+        position = index_in_range(places[i], extent, source.name)
+        taken = source[minimum(maximum(position, 0), extent - 1)]
         return if_then_else(mask[i], taken, data[i])
 
     return compute(data.shape, body, AutoName("masked_scatter"))
@@ -239,9 +239,9 @@ def _scatter(
     return compute(data.shape, lambda *i: join(data[i], total[i]), name)
 
 
-def _place(index: Scalar, extent: int, own: tuple[str, int], *, from_end: bool = True) -> Scalar:
+def _place(index: Scalar, extent: int, about: tuple[str, int], *, from_end: bool = True) -> Scalar:
     """Return a place below `extent`, or the call fails; `own` are the tensor and the dimension."""
-    return index_in_range(cast(index, INT64), extent, *own, from_end=from_end) % extent
+    return index_in_range(cast(index, INT64), extent, *about, from_end=from_end) % extent
 
 
 INDEXING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {

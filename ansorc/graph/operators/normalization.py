@@ -31,7 +31,7 @@ def standardize(
     LanguageError where there are no such axes.
     """
     places = axis_numbers("standardize", data, axes)
-    share = 1.0 / math.prod(data.shape[place] for place in places)
+    share = 1.0 / math.prod(data.shape[dimension] for dimension in places)
     kept = [1 if d in places else extent for d, extent in enumerate(data.shape)]
     inner = {d: reduce_axis(data.shape[d], f"k{d}") for d in places}
     outer = _collapse(places)
@@ -53,19 +53,19 @@ def standardize(
 
     total = compute(kept, squares, AutoName("standardize.squares"))
     spread = compute(kept, factor, AutoName("standardize.factor"))
-    found = compute(data.shape, result, AutoName("standardize"))
-    return [found, mean, spread] if statistics and mean is not None else [found]
+    standardized = compute(data.shape, result, AutoName("standardize"))
+    return [standardized, mean, spread] if statistics and mean is not None else [standardized]
 
 
 def lp_normalize(data: Tensor, axis: int = -1, p: int = 2) -> Tensor:
     """Return `data` divided by its p-norm along `axis`, 0 where that is 0."""
-    place = axis_number("lp_normalize", data, axis)
-    inner = {place: reduce_axis(data.shape[place], "k")}
-    outer = _collapse([place])
-    kept = [1 if d == place else extent for d, extent in enumerate(data.shape)]
+    dimension = axis_number("lp_normalize", data, axis)
+    inner = {dimension: reduce_axis(data.shape[dimension], "k")}
+    outer = _collapse([dimension])
+    kept = [1 if d == dimension else extent for d, extent in enumerate(data.shape)]
     total = compute(
         kept,
-        lambda *i: sum(power_of_size(data[_fill(i, inner)], p), axis=inner[place]),
+        lambda *i: sum(power_of_size(data[_fill(i, inner)], p), axis=inner[dimension]),
         AutoName("lp_normalize.sum"),
     )
     norm = compute(kept, lambda *i: root(total[i], p), AutoName("lp_normalize.norm"))

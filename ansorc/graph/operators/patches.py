@@ -41,14 +41,14 @@ def sum_of_patches(
     taps = [reduce_axis(extent, f"r{d}") for d, extent in enumerate(kernel)]
 
     def body(*i: Scalar) -> Reduction:
-        tests, own = list[Scalar](), list[Scalar]()
+        tests, block_indices = list[Scalar](), list[Scalar]()
         for d, index in enumerate(i[2:]):
-            place = index + padding[d] - taps[d] * dilation[d]
-            block = place // stride[d]
-            tests += [block >= 0, block < blocks[d], scalar.equal(place % stride[d], 0)]
-            own.append(scalar.minimum(scalar.maximum(block, 0), blocks[d] - 1))
+            position = index + padding[d] - taps[d] * dilation[d]
+            block = position // stride[d]
+            tests += [block >= 0, block < blocks[d], scalar.equal(position % stride[d], 0)]
+            block_indices.append(scalar.minimum(scalar.maximum(block, 0), blocks[d] - 1))
         channel = i[1] * elements + row_major(taps, kernel)
-        element = data[i[0], channel, row_major(own, blocks)]
+        element = data[i[0], channel, row_major(block_indices, blocks)]
         zero = scalar.const(0, data.dtype)
         return sum(scalar.if_then_else(scalar.all_of(*tests), element, zero), axis=taps)
 
@@ -78,7 +78,7 @@ def deformable_conv2d(
     parts = offset.shape[1] // (2 * taps)
     fits = inputs == depth * groups and outputs % groups == 0 and offset.shape[0] == batch
     fits = fits and offset.shape[1] == 2 * taps * parts and parts > 0 and inputs % parts == 0
-    fits = fits and all(one.shape == (batch, taps * parts, *size) for one in mask)
+    fits = fits and all(each.shape == (batch, taps * parts, *size) for each in mask)
     require(fits, "deformable_conv2d", data, weight, offset, *mask, need="see its docstring")
 
     def tap(*i: Scalar) -> Scalar:
@@ -90,8 +90,8 @@ def deformable_conv2d(
             start.astype(offset.dtype) + offset[n, number * 2 + d, y, x]
             for d, start in enumerate(starts)
         ]
-        found = _mix(data, n, c, places, (height, width))
-        return found * mask[0][n, number, y, x] if mask else found
+        mixture = _mix(data, n, c, places, (height, width))
+        return mixture * mask[0][n, number, y, x] if mask else mixture
 
     sampled = compute((batch, inputs, *kernel, *size), tap, AutoName("deformable_conv2d.taps"))
     rc = reduce_axis(depth, "rc")
@@ -108,17 +108,21 @@ def _mix(
     data: Tensor, n: Scalar, c: Scalar, places: Sequence[Scalar], extents: Sequence[int]
 ) -> Scalar:
     """The linear mixture of the four elements around a place, zeros outside of the image."""
-    first = [scalar.floor(place) for place in places]
+    first = [scalar.floor(position) for position in places]
     total: Scalar | None = None
     for steps in product((0, 1), repeat=2):
-        own, tests, share = list[Scalar](), list[Scalar](), as_scalar(scalar.const(1, data.dtype))
-        for place, start, step, extent in zip(places, first, steps, extents, strict=True):
+        neighbours, tests, share = (
+            list[Scalar](),
+            list[Scalar](),
+            as_scalar(scalar.const(1, data.dtype)),
+        )
+        for position, start, step, extent in zip(places, first, steps, extents, strict=True):
             index = start.astype("int64") + step
             tests += [index >= 0, index < extent]
-            own.append(scalar.minimum(scalar.maximum(index, 0), extent - 1))
-            behind = place - start
+            neighbours.append(scalar.minimum(scalar.maximum(index, 0), extent - 1))
+            behind = position - start
             share = share * (behind if step else 1.0 - behind)
-        element = data[(n, c, *own)] * share
+        element = data[(n, c, *neighbours)] * share
         zero = scalar.const(0, data.dtype)
         term = scalar.if_then_else(scalar.all_of(*tests), element, zero)
         total = term if total is None else total + term
@@ -127,10 +131,10 @@ def _mix(
 
 def row_major(indices: Sequence[Scalar], extents: Sequence[int]) -> Scalar:
     """Return the number of an element among all of a tensor of `extents`."""
-    found = indices[0]
+    number = indices[0]
     for index, extent in zip(indices[1:], extents[1:], strict=True):
-        found = found * extent + index
-    return found
+        number = number * extent + index
+    return number
 
 
 PATCHES: Mapping[str, Callable[..., Tensor]] = {

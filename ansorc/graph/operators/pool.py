@@ -138,20 +138,20 @@ def max_unpool(data: Tensor, places: Tensor, size: Sequence[int]) -> Tensor:
     shape = (*data.shape[:2], *size)
 
     def last(*i: Scalar) -> TupleReduction:
-        place = value_in_range(places[(*i[:2], *inner)], (0, math.prod(shape) - 1), "places")
-        is_here = scalar.equal(place, row_major(i, shape))
+        target = value_in_range(places[(*i[:2], *inner)], (0, math.prod(shape) - 1), "places")
+        is_here = scalar.equal(target, row_major(i, shape))
         number = row_major(inner, data.shape[2:])
         return argmax(scalar.if_then_else(is_here, number, -1), axis=inner)
 
-    found = compute_tuple(shape, last, AutoName("max_unpool.found"))[0]
+    sources = compute_tuple(shape, last, AutoName("max_unpool.found"))[0]
 
     def body(*i: Scalar) -> Scalar:
-        rest, own = scalar.maximum(found[i], 0), list[Scalar]()
+        rest, inner_indices = scalar.maximum(sources[i], 0), list[Scalar]()
         for extent in reversed(data.shape[2:]):
-            own.insert(0, rest % extent)
+            inner_indices.insert(0, rest % extent)
             rest = rest // extent
-        element = data[(*i[:2], *own)]
-        return scalar.if_then_else(found[i] >= 0, element, scalar.const(0, data.dtype))
+        element = data[(*i[:2], *inner_indices)]
+        return scalar.if_then_else(sources[i] >= 0, element, scalar.const(0, data.dtype))
 
     return compute(shape, body, AutoName("max_unpool"))
 

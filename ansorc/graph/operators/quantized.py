@@ -39,8 +39,8 @@ def quantize(
     require(kind.is_integer and kind.bits <= 16, "quantize", data, need=f"{kind} is too wide")
 
     def body(*i: Scalar) -> Scalar:
-        found = scalar.round(data[i] / at(scale, i))
-        return (found + at(zero[0], i).astype(data.dtype) if zero else found).astype(kind)
+        scaled = scalar.round(data[i] / at(scale, i))
+        return (scaled + at(zero[0], i).astype(data.dtype) if zero else scaled).astype(kind)
 
     return compute(data.shape, body, AutoName("quantize"))
 
@@ -79,7 +79,7 @@ def quantize_by_factor(
 
 def shift(data: Tensor, *zero: Tensor) -> Tensor:
     """Return data - zero in int32, zero broadcast as NumPy does, but not beyond `data`."""
-    fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in zero)
+    fits = all(broadcast_extents(data.shape, each.shape) == data.shape for each in zero)
     require(fits, "shift", data, *zero, need="the zero points must be broadcast to it")
 
     def body(*i: Scalar) -> Scalar:
@@ -102,13 +102,13 @@ def requantize(data: Tensor, factor: Tensor, *zero: Tensor, dtype: str = "uint8"
     Factor and zero are broadcast to `data` as NumPy does. Raise LanguageError on other shapes.
     """
     given = (factor, *zero)
-    fits = all(broadcast_extents(data.shape, one.shape) == data.shape for one in given)
+    fits = all(broadcast_extents(data.shape, each.shape) == data.shape for each in given)
     require(fits, "requantize", data, *given, need="factor and zero must be broadcast to the data")
     kind = parse(dtype)
 
     def body(*i: Scalar) -> Scalar:
-        found = scalar.round(data[i].astype(FLOAT32) * element_at(factor, i))
-        return (found + element_at(zero[0], i).astype(FLOAT32) if zero else found).astype(kind)
+        scaled = scalar.round(data[i].astype(FLOAT32) * element_at(factor, i))
+        return (scaled + element_at(zero[0], i).astype(FLOAT32) if zero else scaled).astype(kind)
 
     return compute(data.shape, body, AutoName("requantize"))
 
@@ -131,8 +131,8 @@ def quantize_by_range(data: Tensor) -> Sequence[Tensor]:
         return scalar.if_then_else(scalar.equal(length, zero), 1.0, length) / ends
 
     def start() -> Scalar:
-        place = 0.0 - scalar.minimum(low[()], zero) / scale[()]
-        return scalar.round(scalar.minimum(scalar.maximum(place, 0.0), ends))
+        level = 0.0 - scalar.minimum(low[()], zero) / scale[()]
+        return scalar.round(scalar.minimum(scalar.maximum(level, 0.0), ends))
 
     scale = compute((), width, AutoName("quantize.scale"))
     point = compute((), start, AutoName("quantize.start"))
@@ -150,15 +150,17 @@ def _parameter(
     """Return a function that reads a scale or zero point for an element; raise LanguageError."""
     if scale.shape in ((), (1,)):
         return lambda tensor, _: as_scalar(tensor[(0,) * len(tensor.shape)])
-    place = axis_number(operator, data, axis)
+    dimension = axis_number(operator, data, axis)
     if block:
         shape = list(data.shape)
-        shape[place] = -(-shape[place] // block)
+        shape[dimension] = -(-shape[dimension] // block)
         require(scale.shape == tuple(shape), operator, data, scale, need=f"scale must be {shape}")
-        return lambda tensor, i: as_scalar(tensor[(*i[:place], i[place] // block, *i[place + 1 :])])
-    need = f"scale must be one number, or [{data.shape[place]}]"
-    require(scale.shape == (data.shape[place],), operator, data, scale, need=need)
-    return lambda tensor, i: as_scalar(tensor[i[place]])
+        return lambda tensor, i: as_scalar(
+            tensor[(*i[:dimension], i[dimension] // block, *i[dimension + 1 :])]
+        )
+    need = f"scale must be one number, or [{data.shape[dimension]}]"
+    require(scale.shape == (data.shape[dimension],), operator, data, scale, need=need)
+    return lambda tensor, i: as_scalar(tensor[i[dimension]])
 
 
 def patches(

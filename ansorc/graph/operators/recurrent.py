@@ -70,9 +70,9 @@ def lstm_cell(
     f, g, h = _functions(activations, clip)
 
     def gate(number: int, b: Scalar, u: Scalar, state: Scalar | None) -> Scalar:
-        place = u + number * units
-        value = inputs[b, place] + hidden[b, place]
-        return value if state is None or not peepholes else value + peepholes[0][place] * state
+        column = u + number * units
+        value = inputs[b, column] + hidden[b, column]
+        return value if state is None or not peepholes else value + peepholes[0][column] * state
 
     def new_cell(b: Scalar, u: Scalar) -> Scalar:
         old = cell[b, u] + 0.0
@@ -128,13 +128,13 @@ def gru_cell(
 
     def body(b: Scalar, u: Scalar) -> Scalar:
         update = f(inputs[b, u] + hidden[b, u])
-        own = inputs[b, u + 2 * units]
+        input_part = inputs[b, u + 2 * units]
         if candidates:
-            found = g(own + candidates[0][b, u])
+            candidate = g(input_part + candidates[0][b, u])
         else:
             reset = f(inputs[b, u + units] + hidden[b, u + units])
-            found = g(own + reset * hidden[b, u + 2 * units])
-        return (1.0 - update) * found + update * state[b, u]
+            candidate = g(input_part + reset * hidden[b, u + 2 * units])
+        return (1.0 - update) * candidate + update * state[b, u]
 
     return compute(state.shape, body, AutoName("gru_cell"))
 
@@ -149,7 +149,7 @@ def unstack(data: Tensor) -> Sequence[Tensor]:
 
 def within_length(new: Tensor, lengths: Tensor, *old: Tensor, step: int) -> Tensor:
     """Return new [b, units] where `step` is less than lengths [b], else `old`, or 0."""
-    fits = new.shape[:1] == lengths.shape and all(one.shape == new.shape for one in old)
+    fits = new.shape[:1] == lengths.shape and all(each.shape == new.shape for each in old)
     require(fits, "within_length", new, lengths, *old, need="they must be [b, units] and [b]")
 
     def body(b: Scalar, u: Scalar) -> Scalar:
@@ -179,7 +179,7 @@ def _functions(activations: Sequence[Activation], clip: float) -> list[Callable[
 
         return apply
 
-    return [function(*one) for one in activations]
+    return [function(*activation) for activation in activations]
 
 
 RECURRENT: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {

@@ -78,16 +78,16 @@ def last_argmin(data: Tensor, axis: int) -> Tensor:
 def _last_place(
     data: Tensor, axis: int, find: Callable[..., TupleReduction], name: AutoName
 ) -> Tensor:
-    place = axis_number(name, data, axis)
-    last = data.shape[place] - 1
-    k = reduce_axis(data.shape[place], "k")
-    shape = without(data.shape, [place], None)
-    _, found = compute_tuple(
+    dimension = axis_number(name, data, axis)
+    last = data.shape[dimension] - 1
+    k = reduce_axis(data.shape[dimension], "k")
+    shape = without(data.shape, [dimension], None)
+    _, indices = compute_tuple(
         shape,
-        lambda *i: find(data[(*i[:place], last - k, *i[place:])], k),
+        lambda *i: find(data[(*i[:dimension], last - k, *i[dimension:])], k),
         [stage_name(name, "value"), stage_name(name, "place")],
     )
-    return compute(shape, lambda *i: last - found[i], name)
+    return compute(shape, lambda *i: last - indices[i], name)
 
 
 def cumulative_sum(
@@ -132,17 +132,17 @@ class _Accumulation:
 
 
 def _cumulative(data: Tensor, axis: int, scan: _Accumulation, *flags: bool) -> Tensor:
-    place = axis_number("cumulative", data, axis)
+    dimension = axis_number("cumulative", data, axis)
     exclusive, reverse = flags
-    row = _Row(data, place, is_reversed=reverse)
+    row = _Row(data, dimension, is_reversed=reverse)
     if row.extent > _ROW:
         return _cumulative_by_blocks(row, scan, is_exclusive=exclusive)
     k = reduce_axis(row.extent, "k")
 
     def body(*i: Scalar) -> Reduction:
-        own = row.number(i[place])
-        is_in = k < own if exclusive else k <= own
-        term = row.element((*i[:place], *i[place + 1 :]), k)
+        position = row.number(i[dimension])
+        is_in = k < position if exclusive else k <= position
+        term = row.element((*i[:dimension], *i[dimension + 1 :]), k)
         return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
 
     return compute(data.shape, body, AutoName("cumulative"))
@@ -167,8 +167,8 @@ class _Row:
 
     def element(self, others: Sequence[Scalar], number: Scalar) -> Scalar:
         """An element, `others` being the indices without that of the row."""
-        place = self.place
-        return self.data[(*others[:place], self.number(number), *others[place:])]
+        dimension = self.place
+        return self.data[(*others[:dimension], self.number(number), *others[dimension:])]
 
     def padded(self, others: Sequence[Scalar], number: Scalar, neutral: Scalar) -> Scalar:
         """An element, `neutral` beyond the end of the last block."""
@@ -180,28 +180,30 @@ class _Row:
 
 def _cumulative_by_blocks(row: _Row, scan: _Accumulation, *, is_exclusive: bool) -> Tensor:
     """Sums within each block, after those of all blocks before."""
-    name, shape, place = AutoName("cumulative"), row.data.shape, row.place
-    outer, blocks, inner = shape[:place], -(-row.extent // _BLOCK), shape[place + 1 :]
+    name, shape, dimension = AutoName("cumulative"), row.data.shape, row.place
+    outer, blocks, inner = shape[:dimension], -(-row.extent // _BLOCK), shape[dimension + 1 :]
     k, t = reduce_axis(_BLOCK, "k"), reduce_axis(_BLOCK, "t")
 
     def total(*i: Scalar) -> Reduction:
-        others = (*i[:place], *i[place + 1 :])
-        return scan.combine(row.padded(others, i[place] * _BLOCK + t, scan.neutral), axis=t)
+        others = (*i[:dimension], *i[dimension + 1 :])
+        return scan.combine(row.padded(others, i[dimension] * _BLOCK + t, scan.neutral), axis=t)
 
     def within(*i: Scalar) -> Reduction:
-        is_in = k < i[place + 1] if is_exclusive else k <= i[place + 1]
-        term = row.padded((*i[:place], *i[place + 2 :]), i[place] * _BLOCK + k, scan.neutral)
+        is_in = k < i[dimension + 1] if is_exclusive else k <= i[dimension + 1]
+        term = row.padded(
+            (*i[:dimension], *i[dimension + 2 :]), i[dimension] * _BLOCK + k, scan.neutral
+        )
         return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
 
     totals = compute((*outer, blocks, *inner), total, stage_name(name, "totals"))
-    before = _cumulative(totals, place, scan, True, False)
+    before = _cumulative(totals, dimension, scan, True, False)
     sums = compute((*outer, blocks, _BLOCK, *inner), within, stage_name(name, "within"))
 
     def result(*i: Scalar) -> Scalar:
-        number = row.number(i[place])
+        number = row.number(i[dimension])
         block = number // _BLOCK
-        mine = sums[(*i[:place], block, number % _BLOCK, *i[place + 1 :])]
-        earlier = before[(*i[:place], block, *i[place + 1 :])]
+        mine = sums[(*i[:dimension], block, number % _BLOCK, *i[dimension + 1 :])]
+        earlier = before[(*i[:dimension], block, *i[dimension + 1 :])]
         return scan.join(earlier, mine)
 
     return compute(shape, result, name)

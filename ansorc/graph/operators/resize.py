@@ -34,12 +34,12 @@ def resize_nearest(
 
     def place(d: int, index: Scalar) -> Scalar:
         f, o, n, last = factors[d], offsets[d], divisors[d], data.shape[d] - 1
-        found = index if f == 1 else index * f
-        found = found + o if o else found
-        found = found // n if n > 1 else found
+        source = index if f == 1 else index * f
+        source = source + o if o else source
+        source = source // n if n > 1 else source
         if o < 0:
-            found = scalar.maximum(found, 0)
-        return scalar.minimum(found, last) if ((size[d] - 1) * f + o) // n > last else found
+            source = scalar.maximum(source, 0)
+        return scalar.minimum(source, last) if ((size[d] - 1) * f + o) // n > last else source
 
     return compute(
         size,
@@ -54,23 +54,23 @@ def resample(data: Tensor, first: Tensor, weights: Tensor, *more: Tensor, axis: 
     first [n] (int64), weights [n, taps]; `more` may be what is added, [n]. Places beyond the ends
     are moved to them. Raise LanguageError on other shapes.
     """
-    place = axis_number("resample", data, axis)
+    dimension = axis_number("resample", data, axis)
     count = first.shape[0] if first.shape else 0
     fits = len(weights.shape) == 2 and weights.shape[0] == count
-    fits = fits and all(one.shape == (count,) for one in more)
+    fits = fits and all(each.shape == (count,) for each in more)
     require(fits, "resample", data, first, weights, *more, need="they must be [n], [n, taps], [n]")
-    tap, last = reduce_axis(weights.shape[1], "tap"), data.shape[place] - 1
-    shape = (*data.shape[:place], count, *data.shape[place + 1 :])
+    tap, last = reduce_axis(weights.shape[1], "tap"), data.shape[dimension] - 1
+    shape = (*data.shape[:dimension], count, *data.shape[dimension + 1 :])
 
     def body(*i: Scalar) -> Reduction:
-        where = scalar.minimum(scalar.maximum(first[i[place]] + tap, 0), last)
-        element = data[(*i[:place], where, *i[place + 1 :])]
-        return sum(element * weights[i[place], tap], axis=tap)
+        where = scalar.minimum(scalar.maximum(first[i[dimension]] + tap, 0), last)
+        element = data[(*i[:dimension], where, *i[dimension + 1 :])]
+        return sum(element * weights[i[dimension], tap], axis=tap)
 
     if not more:
         return compute(shape, body, AutoName("resample"))
     total = compute(shape, body, AutoName("resample.sum"))
-    return compute(shape, lambda *i: total[i] + more[0][i[place]], AutoName("resample"))
+    return compute(shape, lambda *i: total[i] + more[0][i[dimension]], AutoName("resample"))
 
 
 def linear_weight(away: Array) -> Array:

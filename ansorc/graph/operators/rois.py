@@ -54,7 +54,7 @@ class _Line:
         ends = [
             self.rois[r, const(n, "int64")] * self.scale for n in (1 - self.place, 3 - self.place)
         ]
-        begin, end = [one - 0.5 if self.half_pixel else one for one in ends]
+        begin, end = [bound - 0.5 if self.half_pixel else bound for bound in ends]
         length = end - begin if self.half_pixel else maximum(end - begin, 1.0)
         return begin, length * (1.0 / self.bins)
 
@@ -82,8 +82,8 @@ class _Line:
     def is_inside(self, r: Scalar, p: Scalar, k: Scalar) -> Scalar:
         """Return whether there is a sample `k`, and it lies in the image."""
         number = self.number(r, p, k)
-        place = self.at(r, p, number)
-        return all_of(number < self.count(r), place >= -1.0, place <= float(self.extent))
+        position = self.at(r, p, number)
+        return all_of(number < self.count(r), position >= -1.0, position <= float(self.extent))
 
     def leaves_image(self, r: Scalar, p: Scalar) -> Scalar:
         """Return whether the first or the last sample of a bin lies outside of the image."""
@@ -92,10 +92,13 @@ class _Line:
 
     def taps(self, r: Scalar, p: Scalar, k: Scalar) -> list[tuple[Scalar, Scalar]]:
         """Return the weights and the places of the two elements around a sample."""
-        place = minimum(maximum(self.at(r, p, self.number(r, p, k)), 0.0), self.extent - 1.0)
-        low = floor(place)
+        position = minimum(maximum(self.at(r, p, self.number(r, p, k)), 0.0), self.extent - 1.0)
+        low = floor(position)
         first = minimum(maximum(cast(low, INT64), 0), self.extent - 1)
-        return [(1.0 - (place - low), first), (place - low, minimum(first + 1, self.extent - 1))]
+        return [
+            (1.0 - (position - low), first),
+            (position - low, minimum(first + 1, self.extent - 1)),
+        ]
 
 
 def roi_align_by_size(
@@ -146,8 +149,8 @@ def _weights(line: _Line, name: str) -> Tensor:
 
     def body(r: Scalar, p: Scalar, y: Scalar) -> Reduction:
         share = const(0.0, line.rois.dtype)
-        for weight, place in line.taps(r, p, k):
-            share = share + if_then_else(equal(place, y), weight, 0.0)
+        for weight, element in line.taps(r, p, k):
+            share = share + if_then_else(equal(element, y), weight, 0.0)
         inside = if_then_else(line.is_inside(r, p, k), share, 0.0)
         return reduction.sum(inside * (1.0 / maximum(line.count(r), 1.0)), axis=k)
 
@@ -178,8 +181,8 @@ def _largest(data: Tensor, batch: Tensor, lines: Sequence[_Line], name: str) -> 
         element, zero = inner[r, c, p, q], const(0.0, data.dtype)
         leaves = any_of(lines[0].leaves_image(r, p), lines[1].leaves_image(r, q))
         is_empty = any_of(lines[0].count(r) < 1.0, lines[1].count(r) < 1.0)
-        found = if_then_else(leaves, maximum(element, zero), element)
-        return if_then_else(is_empty, zero, found)
+        largest = if_then_else(leaves, maximum(element, zero), element)
+        return if_then_else(is_empty, zero, largest)
 
     return compute(shape, body, name)
 
@@ -200,29 +203,34 @@ def max_roi_pool(data: Tensor, rois: Tensor, size: Sequence[int], scale: float =
 
     def ends(r: Scalar, p: Scalar, d: int) -> list[Scalar]:
         """The first element of a bin, and the one behind its last, as floats."""
-        given = [rois[r, const(place, "int64")] * scale for place in (2 - d, 4 - d)]
+        given = [rois[r, const(column, "int64")] * scale for column in (2 - d, 4 - d)]
         first, last = map(_round, given)
         length = maximum(last - first + 1.0, 1.0) / float(size[d])
-        found = [floor(cast(p, rois.dtype) * length), ceil((cast(p, rois.dtype) + 1.0) * length)]
-        return [minimum(maximum(one + first, 0.0), float(data.shape[2 + d])) for one in found]
+        inside_bins = [
+            floor(cast(p, rois.dtype) * length),
+            ceil((cast(p, rois.dtype) + 1.0) * length),
+        ]
+        return [
+            minimum(maximum(bound + first, 0.0), float(data.shape[2 + d])) for bound in inside_bins
+        ]
 
     def inside(r: Scalar, c: Scalar, p: Scalar, q: Scalar) -> Reduction:
         image = minimum(maximum(cast(round(rois[r, 0]), INT64), 0), data.shape[0] - 1)
         tests = list[Scalar]()
         for d, (part, at) in enumerate(((p, h), (q, w))):
             begin, behind = ends(r, part, d)
-            place = cast(at + 0, rois.dtype)
-            tests += [place >= begin, place < behind]
+            position = cast(at + 0, rois.dtype)
+            tests += [position >= begin, position < behind]
         return reduction.max(
             if_then_else(all_of(*tests), data[image, c, h, w], lowest), axis=[h, w]
         )
 
     shape = (count, data.shape[1], *size)
-    found = compute(shape, inside, stage_name(name, "inside"))
+    inside_bins = compute(shape, inside, stage_name(name, "inside"))
 
     def body(r: Scalar, c: Scalar, p: Scalar, q: Scalar) -> Scalar:
         is_empty = any_of(*(behind <= begin for begin, behind in (ends(r, p, 0), ends(r, q, 1))))
-        return if_then_else(is_empty, const(0.0, data.dtype), found[r, c, p, q])
+        return if_then_else(is_empty, const(0.0, data.dtype), inside_bins[r, c, p, q])
 
     return compute(shape, body, name)
 

@@ -120,11 +120,11 @@ def roi_align(
     def body(r: Scalar, c: Scalar, p: Scalar, q: Scalar) -> Reduction:
         image = index_in_range(cast(batch[r], INT64), data.shape[0], data.name)
         image = minimum(maximum(image, 0), data.shape[0] - 1)
-        found = zip([along[0][r, p, k[0]], along[1][r, q, k[1]]], data.shape[2:], strict=True)
+        sample = zip([along[0][r, p, k[0]], along[1][r, q, k[1]]], data.shape[2:], strict=True)
         tests, taps = list[Scalar](), list[list[tuple[Scalar, Scalar]]]()
-        for place, extent in found:
-            tests.append(all_of(place >= -1.0, place <= float(extent)))
-            taps.append(_clamp_taps(place, extent, data.dtype))
+        for position, extent in sample:
+            tests.append(all_of(position >= -1.0, position <= float(extent)))
+            taps.append(_clamp_taps(position, extent, data.dtype))
         terms = [data[image, c, y, x] * (high * wide) for (high, y), (wide, x) in product(*taps)]
         total = terms[0]
         for term in terms[1:]:
@@ -144,8 +144,8 @@ def _roi_places(
     bins, samples = counts
 
     def body(r: Scalar, p: Scalar, s: Scalar) -> Scalar:
-        ends = [rois[r, const(place, "int64")] * scale for place in (1 - d, 3 - d)]
-        begin, end = [one - 0.5 if half_pixel else one for one in ends]
+        ends = [rois[r, const(column, "int64")] * scale for column in (1 - d, 3 - d)]
+        begin, end = [bound - 0.5 if half_pixel else bound for bound in ends]
         length = end - begin if half_pixel else maximum(end - begin, 1.0)
         part = (cast(s, rois.dtype) + 0.5) * (1.0 / samples)
         return begin + (cast(p, rois.dtype) + part) * (length * (1.0 / bins))
@@ -153,9 +153,9 @@ def _roi_places(
     return compute((rois.shape[0], bins, samples), body, name)
 
 
-def _clamp_taps(place: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
+def _clamp_taps(position: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
     """The weights and places of the two elements around `place`, which is moved inside."""
-    inside = minimum(maximum(place, 0.0), extent - 1.0)
+    inside = minimum(maximum(position, 0.0), extent - 1.0)
     low = floor(inside)
     fraction = cast(inside - low, dtype)
     first = minimum(maximum(cast(low, INT64), 0), extent - 1)
@@ -169,11 +169,11 @@ class SampledAxis:
         self._extent, self._padding = extent, padding
         self._is_aligned, self._dtype = is_aligned, dtype
 
-    def tap(self, place: Scalar, mode: str, offset: int) -> tuple[Scalar, Scalar, Scalar | None]:
+    def tap(self, position: Scalar, mode: str, offset: int) -> tuple[Scalar, Scalar, Scalar | None]:
         """Return the weight of the element `offset` from a place, where it is, if it is inside."""
-        first = floor(place)
+        first = floor(position)
         index = cast(first, INT64) + offset
-        weight = _weight(place - first, mode, offset, self._dtype)
+        weight = _weight(position - first, mode, offset, self._dtype)
         if self._padding == "reflection":
             index = self._reflect(index)
         inside = None
@@ -208,7 +208,7 @@ def _in_elements(along: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
 
 
 def _move(
-    place: Scalar,
+    position: Scalar,
     extent: int,
     mode: str,
     padding: str,
@@ -218,34 +218,36 @@ def _move(
 ) -> Scalar:
     """A place in elements where the mode asks for it: rounded, padded, or as it is."""
     if mode == "cubic":
-        return place if padding == "reflection" else _near(place, extent)
+        return position if padding == "reflection" else _near(position, extent)
     if mode == "linear":
-        return _pad(place, extent, padding, is_aligned=is_aligned)
+        return _pad(position, extent, padding, is_aligned=is_aligned)
     if reflect_first:
-        return round(_pad(place, extent, padding, is_aligned=is_aligned))
-    return _pad(round(place), extent, padding, is_aligned=is_aligned)
+        return round(_pad(position, extent, padding, is_aligned=is_aligned))
+    return _pad(round(position), extent, padding, is_aligned=is_aligned)
 
 
-def _near(place: Scalar, extent: int) -> Scalar:
+def _near(position: Scalar, extent: int) -> Scalar:
     """A place at most so far outside that all that is mixed there lies outside, too."""
-    return minimum(maximum(place, -3.0), extent + 2.0)
+    return minimum(maximum(position, -3.0), extent + 2.0)
 
 
-def _pad(place: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
+def _pad(position: Scalar, extent: int, padding: str, *, is_aligned: bool) -> Scalar:
     """A place in elements, moved inside as the padding says."""
     if padding == "zeros":
-        return _near(place, extent)
-    inside = _reflect(place, extent, is_aligned=is_aligned) if padding == "reflection" else place
+        return _near(position, extent)
+    inside = (
+        _reflect(position, extent, is_aligned=is_aligned) if padding == "reflection" else position
+    )
     return minimum(maximum(inside, 0.0), extent - 1.0)
 
 
-def _reflect(place: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
+def _reflect(position: Scalar, extent: int, *, is_aligned: bool) -> Scalar:
     """A place, reflected at the outermost elements (`is_aligned`), or at the image's borders."""
     low, high = (0.0, extent - 1.0) if is_aligned else (-0.5, extent - 0.5)
     span = high - low
     if not span:
-        return place
-    around = place - low
+        return position
+    around = position - low
     around = around - floor(around * (0.5 / span)) * (2 * span)
     return low + minimum(around, 2 * span - around)
 

@@ -49,8 +49,8 @@ def pad_with(data: Tensor, value: Tensor, before: Sequence[int], after: Sequence
 
     Raise LanguageError on several values, and unless there is one number for each dimension.
     """
-    rank, one = len(data.shape), value.shape
-    require(all(extent == 1 for extent in one), "pad_with", data, value, need="value must be one")
+    rank, extents = len(data.shape), value.shape
+    require(set(extents) <= {1}, "pad_with", data, value, need="value must be one")
     first, last = each("pad_with", "before", before, rank), each("pad_with", "after", after, rank)
     shape = [a + extent + b for a, extent, b in zip(first, data.shape, last, strict=True)]
 
@@ -58,7 +58,7 @@ def pad_with(data: Tensor, value: Tensor, before: Sequence[int], after: Sequence
         places = [index - low for index, low in zip(i, first, strict=True)]
         bounds = zip(places, data.shape, strict=True)
         inside = all_of(*(test for at, extent in bounds for test in (at >= 0, at < extent)))
-        margin = value[(0,) * len(one)].astype(data.dtype)
+        margin = value[(0,) * len(extents)].astype(data.dtype)
         return if_then_else(inside, data[tuple(places)], margin)
 
     return compute(shape, body, AutoName("pad_with"))
@@ -70,14 +70,16 @@ def windows(data: Tensor, axis: int, size: int, step: int = 1, dilation: int = 1
     Each begins `step` elements behind the one before; its elements are `dilation` apart. Raise
     LanguageError where none fits.
     """
-    place = axis_number("windows", data, axis)
-    room = data.shape[place] - dilation * (size - 1) - 1
+    dimension = axis_number("windows", data, axis)
+    room = data.shape[dimension] - dilation * (size - 1) - 1
     fits = min(size, step, dilation) > 0 and room >= 0
-    require(fits, "windows", data, need=f"its axis {place} must have room for {size} elements")
-    shape = (*data.shape[:place], room // step + 1, *data.shape[place + 1 :], size)
+    require(fits, "windows", data, need=f"its axis {dimension} must have room for {size} elements")
+    shape = (*data.shape[:dimension], room // step + 1, *data.shape[dimension + 1 :], size)
 
     def body(*i: Scalar) -> Scalar:
-        return data[(*i[:place], i[place] * step + i[-1] * dilation, *i[place + 1 : -1])]
+        return data[
+            (*i[:dimension], i[dimension] * step + i[-1] * dilation, *i[dimension + 1 : -1])
+        ]
 
     return compute(shape, body, AutoName("windows"))
 

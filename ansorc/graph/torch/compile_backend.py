@@ -24,7 +24,7 @@ from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
 from ansorc.graph.torch.watched import WatchedTensors, forget_examples
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import place_of
+from ansorc.search.record import parse_record_uri
 
 _LOG = logging.getLogger(__name__)
 _TUNED = (
@@ -330,7 +330,7 @@ class _CompiledModule:
         if options.trials:
             tune(graph, trials=options.trials, threads=options.threads, records=records)
         choice = ProgramChoice(
-            place_of(records), threads=options.threads,
+            parse_record_uri(records), threads=options.threads,
             use_default=not (options.records or options.trials),
             check_indices=options.check_indices,
         )  # fmt: skip

@@ -23,11 +23,11 @@ from ansorc.search.cpu.default_borders import is_border, settled_borders
 from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
-from ansorc.search.features.statement import Statement
-from ansorc.search.sketch.complete import completed
+from ansorc.search.features.statement import StageAnalysis
+from ansorc.search.sketch.complete import place_stages
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
-from ansorc.search.sketch.operand_layout import laid_out, packed
+from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.redefined import Redefined, is_redefined
 from ansorc.search.sketch.rfactor import AddRfactor
 from ansorc.search.sketch.rule import SketchRule
@@ -130,7 +130,7 @@ def estimated(sketch: Sketch, genes: Genes) -> Cycles:
     total = np.zeros(len(genes))
     for stage in state.stages:
         if not stage.is_inlined:
-            total += Statement(nests, nests.nest(stage), sketch.target).estimate.total_cycles
+            total += StageAnalysis(nests, nests.nest(stage), sketch.target).estimate.total_cycles
     return total
 
 
@@ -175,7 +175,7 @@ class UntunedOnCpu:
             penalty, places = (PENALTY_LEAVING, 1) if _leaves_caches(sketch) else (1.0, PLACES)
             if any(isinstance(step, RFactor) for step in sketch.steps):
                 penalty *= PENALTY_SHARES
-            for number, whole in enumerate(completed(sketch, places, UNROLL_LIMITS)):
+            for number, whole in enumerate(place_stages(sketch, places, UNROLL_LIMITS)):
                 rows = ROWS_ELSEWHERE if number else ROWS
                 factor = penalty * (PENALTY_ELSEWHERE if number else 1.0)
                 part = SketchPart(whole, rows, _rounds(whole))
@@ -228,14 +228,14 @@ def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sk
         generate(dag, target, rules, most=1)[0]
         for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
     ]
-    fused = {s.steps: laid_out(s) if rewrite_layout else s for s in firsts}
-    return tuple(sketch for first in fused.values() for sketch in (first, *packed(first)))
+    fused = {s.steps: rewrite_layouts(s) if rewrite_layout else s for s in firsts}
+    return tuple(sketch for first in fused.values() for sketch in (first, *pack_operand(first)))
 
 
 def _redefine(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
     """Return the sketches of other definitions."""
     made = [sketch for sketch in generate(dag, target, REDEFINED) if is_redefined(sketch)]
-    return tuple(laid_out(sketch) if rewrite_layout else sketch for sketch in made)
+    return tuple(rewrite_layouts(sketch) if rewrite_layout else sketch for sketch in made)
 
 
 def _leaves_caches(sketch: Sketch) -> bool:
@@ -275,7 +275,7 @@ def _with_held_first(pool: Pool) -> IntArray:
     is_held = np.ones(len(genes), dtype=np.bool_)
     for stage in nests.state.stages:
         if not stage.is_inlined and stage.op.combiner is None:
-            statement = Statement(nests, nests.nest(stage), sketch.target)
+            statement = StageAnalysis(nests, nests.nest(stage), sketch.target)
             is_held &= (statement.registers.is_read_out > 0) if statement.inside else True
     first = int(np.argmax(is_held))
     return np.concatenate([order[first : first + 1], np.delete(order, first)])
@@ -322,7 +322,7 @@ def _with_limit(
     nests = LoopNests(state, rows, {f"unroll:{stage.name}": limit for stage in state.stages})
     for stage in counted:
         if not stage.is_inlined:
-            estimate = Statement(nests, nests.nest(stage), sketch.target).estimate
+            estimate = StageAnalysis(nests, nests.nest(stage), sketch.target).estimate
             serial[root_of(state, stage.name)] += estimate.total_cycles
     outer: dict[str, list[Extent]] = {name: [] for name in roots}
     for choice in sketch.choices:

@@ -18,7 +18,7 @@ from ansorc.schedule.stage import Mark
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import CacheRead, CacheWrite, ComputeInline, Redefine, RFactor
 from ansorc.search.features.loop_nest import LoopNests
-from ansorc.search.features.statement import Statement
+from ansorc.search.features.statement import StageAnalysis
 from ansorc.target import Target
 
 MOST_TESTS = 0.1
@@ -54,7 +54,7 @@ def _cycles(dag: ComputeDAG, target: Target, steps: Steps, without: Container[st
     """Return the estimated cycles of all stages but those `without`, on one core."""
     nests = LoopNests(replay(dag, steps), 1)
     counted = [s for s in nests.state.stages if not s.is_inlined and s.name not in without]
-    estimates = [Statement(nests, nests.nest(stage), target).estimate for stage in counted]
+    estimates = [StageAnalysis(nests, nests.nest(stage), target).estimate for stage in counted]
     return sum(each.total_cycles.item() for each in estimates)
 
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
-from ansorc.search.sketch.complete import BEST_PLACES, Placement, completed
+from ansorc.search.sketch.complete import BEST_PLACES, Placement, place_stages
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
-from ansorc.search.sketch.operand_layout import laid_out, packed
+from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
 from ansorc.search.sketch.rfactor import AddRfactor, with_lengths
 from ansorc.search.sketch.rule import SketchRule
@@ -114,7 +114,9 @@ def _is_usual(sketch: Sketch) -> bool:
 def _programs(sketch: Sketch, share: int, options: SearchOptions) -> Iterator[Sketch]:
     """Yield the whole sketches that complete the structure `sketch`."""
     _, placement = _SPACES[options.space]
-    laid = laid_out(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
+    laid = (
+        rewrite_layouts(sketch) if options.rewrite_layout and not is_tensorized(sketch) else sketch
+    )
     is_packed = options.space != "full" or is_tensorized(sketch)
-    for variant in (laid, *(() if is_packed else packed(laid))):
-        yield from completed(variant, share, options.unroll_limits, placement)
+    for variant in (laid, *(() if is_packed else pack_operand(laid))):
+        yield from place_stages(variant, share, options.unroll_limits, placement)

@@ -149,7 +149,7 @@ def _inside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[O
     for island, size in sizes:
         crossings = round((1 - OUTSIDE_SHARE) * options.crossover_rate * size)
         if crossings:
-            children = variation.crossed(
+            children = variation.cross(
                 island.parents(crossings, rng), island.parents(crossings, rng)
             )
             offspring += _also_mutated(children, options.mutation_rate, variation)
@@ -177,7 +177,7 @@ def _outside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[
     crossings = round(OUTSIDE_SHARE * options.crossover_rate * total)
     crossed = []
     if crossings:
-        crossed = variation.crossed(first.parents(crossings, rng), second.parents(crossings, rng))
+        crossed = variation.cross(first.parents(crossings, rng), second.parents(crossings, rng))
     offspring = _also_mutated(crossed, options.mutation_rate, variation)
     for island, rate, numbers in (
         (mover, options.location_rate, neighbourhood.relocated[mover.number]),
@@ -186,7 +186,7 @@ def _outside(sizes: Sequence[tuple[Island, int]], variation: Variation) -> list[
         count = round(rate * total)
         if count and numbers:
             number = numbers[int(rng.integers(len(numbers)))]
-            genes = variation.migrated((island.number, island.parents(count, rng).genes), number)
+            genes = variation.migrate((island.number, island.parents(count, rng).genes), number)
             offspring += _also_mutated([(number, genes)], options.second_move_rate, variation)
     return offspring
 

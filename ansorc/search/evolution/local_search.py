@@ -27,7 +27,7 @@ PARENTS = 4
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """What a model says of programs of one sketch."""
+    """Programs of one sketch with their scores by a model."""
 
     scores: Float64Array
     """[programs]."""
@@ -83,7 +83,7 @@ def _neighbours(seed: Candidate, variation: Variation) -> Iterator[Offspring]:
     """Yield programs one move away from `seed`, by sketch."""
     yield seed.number, neighbours(seed.sketch, seed.genes, variation.options)
     for number in neighbourhood_of(variation.space).relocated[seed.number]:
-        yield number, variation.migrated((seed.number, seed.genes[None, :]), number)
+        yield number, variation.migrate((seed.number, seed.genes[None, :]), number)
 
 
 def _itself(seed: Candidate) -> Offspring:

@@ -20,7 +20,7 @@ from ansorc.search.candidate import Candidate
 from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Float64Array
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.variation import Parents
-from ansorc.search.features import Features, estimated_cycles
+from ansorc.search.features import Features, estimate_cycles
 from ansorc.search.memo import memoized
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
@@ -106,7 +106,7 @@ class Island:
         programs = population_of(self.space, self.number, genes, self.known)
         self.known = np.concatenate([self.known, programs.keys])
         if preselected_share < 1:
-            programs = programs.at(preselected(programs.features, preselected_share))
+            programs = programs.at(preselect(programs.features, preselected_share))
         self._sort_in(programs)
 
     def begin(self, programs: Population) -> None:
@@ -188,7 +188,7 @@ def _draw_initial(space: Space, number: int, drawing: _Drawing) -> InitialPopula
     share = INITIAL_GENERATIONS * options.population // len(space.sketches)
     drawn = population_of(space, number, sample(sketch, max(MIN_INITIAL, share), rng, options))
     if options.preselected_share < 1:
-        drawn = drawn.at(preselected(drawn.features, options.preselected_share))
+        drawn = drawn.at(preselect(drawn.features, options.preselected_share))
     return InitialPopulation(drawn, is_complete=False)
 
 
@@ -245,11 +245,11 @@ def fitness_of(model: CostModel, features: Features) -> Fitness:
     if isinstance(model, StatementModel):
         times = model.predict_statements(features)
         return Fitness(SCORED_SECONDS / np.maximum(times.sum(axis=1), MIN_SECONDS), times)
-    return Fitness(model.predict(features), estimated_cycles(features))
+    return Fitness(model.predict(features), estimate_cycles(features))
 
 
-def preselected(features: Features, share: float) -> npt.NDArray[np.intp]:
+def preselect(features: Features, share: float) -> npt.NDArray[np.intp]:
     """Return the places of the `share` of programs with the best analytic estimates, in order."""
-    cycles = estimated_cycles(features).sum(axis=1)
+    cycles = estimate_cycles(features).sum(axis=1)
     count = int(np.ceil(share * len(features)))
     return np.sort(np.argsort(cycles, kind="stable")[:count])

@@ -36,7 +36,7 @@ TRYING_SHARE = 0.75
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a strategy proposes to measure."""
+    """The programs that a strategy proposes to measure."""
 
     candidates: tuple[Candidate, ...]
     """Programs that were not measured, in the order in which to measure them."""
@@ -202,9 +202,9 @@ def _by_chance(
     return drawn
 
 
-def _select_row(pool: SelectionPool, place: int, *, is_random: bool = False) -> Selected:
+def _select_row(pool: SelectionPool, row: int, *, is_random: bool = False) -> Selected:
     return Selected(
-        pool.sketch, pool.genes[place], int(pool.keys[place]), float(pool.scores[place]),
+        pool.sketch, pool.genes[row], int(pool.keys[row]), float(pool.scores[row]),
         is_random,
     )  # fmt: skip
 

@@ -53,22 +53,22 @@ Offspring = tuple[int, Genes]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """What offspring is made with: in a space, by random numbers, as the options say."""
+    """Makes offspring in a space, by random numbers, as the options say."""
 
     space: Space
     rng: np.random.Generator
     options: SearchOptions
 
-    def migrated(self, parents: Offspring, number: int) -> Genes:
+    def migrate(self, parents: Offspring, number: int) -> Genes:
         """Return programs of the sketch `number` with all that `parents` decide for it.
 
         What they do not decide is drawn. A program whose register tile would be too large is left
         out.
         """
         source, target = self.space.sketches[parents[0]], self.space.sketches[number]
-        return self._whole(number, translated(source, target, parents[1]))
+        return self._whole(number, translate(source, target, parents[1]))
 
-    def crossed(self, ones: Parents, others: Parents) -> list[Offspring]:
+    def cross(self, ones: Parents, others: Parents) -> list[Offspring]:
         """Return children of the pairs of rows of `ones` and `others`, by sketch.
 
         Each node comes from the parent whose statements for it should take less time, or, with
@@ -86,7 +86,7 @@ class Variation:
         offspring: list[Offspring] = []
         for index, pattern in enumerate(patterns):
             rows = np.flatnonzero(pattern_of.reshape(-1) == index)
-            number = neighbourhood_of(self.space).recombined(
+            number = neighbourhood_of(self.space).recombine(
                 ones.sketch, others.sketch, pattern.tolist()
             )
             if number is not None:
@@ -118,8 +118,7 @@ class Variation:
         """Return the children with the nodes `from_other` of the second parent."""
         sketches = self.space.sketches
         first, second = (
-            translated(sketches[parents.sketch], sketches[number], parents.genes)
-            for parents in pair
+            translate(sketches[parents.sketch], sketches[number], parents.genes) for parents in pair
         )
         owners = neighbourhood_of(self.space).nodes[number].owners
         return self._whole(number, np.where(from_other[owners], second, first))
@@ -148,7 +147,7 @@ def uniform_crossover(
 ) -> Genes:
     """Return children [rows, columns] that have each gene from either parent, at random.
 
-    A child whose register tile would be too large is its first parent. `Variation.crossed` takes
+    A child whose register tile would be too large is its first parent. `Variation.cross` takes
     whole nodes instead, where there are several.
     """
     children = np.where(rng.random(parents.shape) < 0.5, others, parents)
@@ -171,15 +170,15 @@ class Neighbourhood:
     loose: dict[tuple[object, ...], int]
     """The same for parts in words that do not depend on the names of other nodes' stages."""
 
-    def recombined(self, one: int, other: int, from_other: Sequence[bool]) -> int | None:
-        """Return the sketch that has the nodes `from_other` as `other` has them, the rest as `one`.
+    def recombine(self, base: int, other: int, from_other: Sequence[bool]) -> int | None:
+        """Return the sketch with the nodes `from_other` as in `other`, the rest as in `base`.
 
         Where no sketch has exactly these, one in which a node that is not tiled is computed in a
         like place, of a tile that has another structure. None if there is neither.
         """
         for table, parts in (
-            (self.whole, [self.nodes[number].parts for number in (one, other)]),
-            (self.loose, [self.nodes[number].loose() for number in (one, other)]),
+            (self.whole, [self.nodes[number].parts for number in (base, other)]),
+            (self.loose, [self.nodes[number].loose() for number in (base, other)]),
         ):
             wanted = tuple(b if is_b else a for a, b, is_b in zip(*parts, from_other, strict=True))
             if wanted in table:
@@ -219,7 +218,7 @@ def _is_relocated(first_nodes: Nodes, other: Nodes) -> bool:
     return changed == [(False, False)]
 
 
-def translated(source: Sketch, target: Sketch, genes: Genes) -> Genes:
+def translate(source: Sketch, target: Sketch, genes: Genes) -> Genes:
     """Return rows of `target` [rows, columns] that do as the rows `genes` of `source`, or MISSING.
 
     Tile variables and choices of the same name are taken over, else those of the same axis of
@@ -332,7 +331,7 @@ def _change(
             continue
         if column < len(sketch.variables):
             table = table_of(sketch, sketch.variables[column])
-            genes[chosen, column] = table.moved(genes[chosen, column], rng)
+            genes[chosen, column] = table.move(genes[chosen, column], rng)
         else:
             shift = rng.integers(1, counts[column], size=len(chosen))
             genes[chosen, column] = (genes[chosen, column] + shift) % counts[column]

@@ -7,7 +7,7 @@ from ansorc.search.features.feature_set import (
     ESTIMATE_COLUMN,
     Features,
     FeatureSet,
-    estimated_cycles,
+    estimate_cycles,
     estimating_set,
 )
 from ansorc.search.features.machine import (
@@ -19,5 +19,5 @@ from ansorc.search.features.machine import (
 
 __all__ = [
     "COLUMNS", "ESTIMATE_COLUMN", "FEATURE_NAMES", "FEATURE_VERSION", "MACHINE_FEATURES",
-    "FeatureSet", "Features", "estimated_cycles", "estimating_set",
+    "FeatureSet", "Features", "estimate_cycles", "estimating_set",
 ]  # fmt: skip

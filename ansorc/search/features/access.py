@@ -18,7 +18,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
-from ansorc.search.features.index_form import IndexForm, grouped_loads
+from ansorc.search.features.index_form import IndexForm, group_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift, last_true
 from ansorc.target import Target
 
@@ -64,8 +64,8 @@ class Access:
     @cached_property
     def moving(self) -> tuple[bool, ...]:
         """For each loop, whether it reaches other elements in each of its iterations."""
-        found = zip(*(movement.is_moved for movement in self.movements), strict=True)
-        return tuple(map(any, found)) if self.movements else (False,) * len(self.nest.loops)
+        moved = zip(*(movement.is_moved for movement in self.movements), strict=True)
+        return tuple(map(any, moved)) if self.movements else (False,) * len(self.nest.loops)
 
     def moves_together(self, first: int, second: int | None) -> bool:
         """Whether two loops move the same index."""
@@ -165,14 +165,14 @@ class Access:
         reach = movement.reach + (1.0 + self.spreads[dimension])
         span = np.minimum(reach, self.shape[dimension])
         values = movement.values if count == 1 else movement.values * count
-        found = np.minimum(span, values)
+        different = np.minimum(span, values)
         limit = self.limits[dimension]
-        return span, np.minimum(found, limit) if limit < np.inf else found
+        return span, np.minimum(different, limit) if limit < np.inf else different
 
 
 @dataclass(frozen=True, eq=False)
 class _Box:
-    """What is touched inside each place; arrays are [places, rows]."""
+    """The elements touched inside each place; arrays are [places, rows]."""
 
     elements: FloatArray
     run: FloatArray
@@ -226,9 +226,9 @@ def accesses_of(
 
 
 def _reads(nests: LoopNests, nest: LoopNest, target: Target, *, is_held: bool) -> Iterator[Access]:
-    for buffer, group in grouped_loads(nest.stage.op):
+    for buffer, group in group_loads(nest.stage.op):
         if buffer.name in nests.state.rewritten:
-            yield _laid_out(nest, buffer, group[0], target)
+            yield _reorder(nest, buffer, group[0], target)
             continue
         source = nests.state.source(buffer.name)
         is_local = source is not None and isinstance(source.attach, At)
@@ -259,7 +259,7 @@ def _bases(nests: LoopNests, source: Stage) -> list[tuple[int, ...]]:
     return [nest.around(axis.name) for axis in source.op.axes]
 
 
-def _laid_out(
+def _reorder(
     nest: LoopNest, buffer: Buffer, forms: tuple[IndexForm, ...], target: Target
 ) -> Access:
     """A constant in the order of the loops, as `ansorc.schedule.layout` makes it: a dimension for
@@ -296,25 +296,25 @@ def in_panels(nests: LoopNests, access: Access) -> Access:
     A loop that moves the index by whole panels moves the first one, any other the last one.
     """
     stage = nests.state.find(access.buffer.name)
-    found = None if stage is None else panel_of(stage)
-    if found is None:
+    panel = None if stage is None else panel_of(stage)
+    if panel is None:
         return access
-    place, extent = found
+    dimension, extent = panel
     length = nests.array(extent)
-    moved = access.movements[place]
-    pairs = [_divided(step, length) for step in moved.steps]
+    moved = access.movements[dimension]
+    pairs = [_divide(step, length) for step in moved.steps]
     panels = Movement(tuple(pair[0] for pair in pairs), moved.extents)
     columns = Movement(tuple(pair[1] for pair in pairs), moved.extents)
     return replace(
         access,
-        movements=(panels, *_without(access.movements, place), columns),
-        spreads=(0, *_without(access.spreads, place), access.spreads[place]),
-        counts=(1, *_without(access.counts, place), access.counts[place]),
-        limits=(np.inf, *_without(access.limits, place), access.limits[place]),
+        movements=(panels, *_without(access.movements, dimension), columns),
+        spreads=(0, *_without(access.spreads, dimension), access.spreads[dimension]),
+        counts=(1, *_without(access.counts, dimension), access.counts[dimension]),
+        limits=(np.inf, *_without(access.limits, dimension), access.limits[dimension]),
     )
 
 
-def _divided(step: Shift, length: Shift) -> tuple[Shift, Shift]:
+def _divide(step: Shift, length: Shift) -> tuple[Shift, Shift]:
     if step is None or length is None:
         return None, None
     is_whole = np.abs(step) >= length
@@ -323,13 +323,13 @@ def _divided(step: Shift, length: Shift) -> tuple[Shift, Shift]:
     return panels if is_whole.any() else None, None if is_whole.all() else columns
 
 
-def _without(items: tuple[Item, ...], place: int) -> tuple[Item, ...]:
-    return (*items[:place], *items[place + 1 :])
+def _without(items: tuple[Item, ...], dimension: int) -> tuple[Item, ...]:
+    return (*items[:dimension], *items[dimension + 1 :])
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """What all accesses of a statement touch inside each place."""
+    """The bytes that all accesses of a statement touch inside each place."""
 
     bytes: FloatArray
     """Bytes of different elements."""
@@ -369,19 +369,19 @@ def reuse_of(access: Access, places: Places) -> Reuse:
         zeros = np.zeros(access.rows, dtype=np.float32)
         return Reuse(zeros, zeros, zeros)
     repeats = nest.is_loop[still]
-    found = repeats.any(axis=0)
+    is_reused = repeats.any(axis=0)
     loop = still[last_true(repeats)]
     entries, inside = entries_at(loop), entries_at(loop + 1)
     return Reuse(
-        places.inside.take(inside) * found,
-        places.bytes.take(inside) * found,
-        nest.extents.take(entries) * found,
+        places.inside.take(inside) * is_reused,
+        places.bytes.take(inside) * is_reused,
+        nest.extents.take(entries) * is_reused,
     )
 
 
-def entries_at(place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def entries_at(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return [rows]: for `take`, where arrays [places, rows] have one place for each row."""
-    return place * len(place) + np.arange(len(place))
+    return positions * len(positions) + np.arange(len(positions))
 
 
 def refills(access: Access) -> FloatArray:

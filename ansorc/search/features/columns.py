@@ -56,10 +56,10 @@ def _reader(group: type[Group]) -> Callable[[Group], tuple[FloatArray, ...]]:
     first, *others = (field.name for field in fields(group))  # pyright: ignore[reportArgumentType]
     if others:
         return attrgetter(first, *others)
-    return lambda one: (getattr(one, first),)
+    return lambda columns: (getattr(columns, first),)
 
 
-def stacked(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
+def stack(values: Iterable[FloatArray], is_log: BoolArray, rows: int) -> npt.NDArray[np.float32]:
     """Return the columns as a matrix [rows, columns], the log ones scaled."""
     # Transposed, columns that lie a power of two apart would share few sets of the cache.
     matrix = np.empty((len(is_log), rows + 16), dtype=np.float32)[:, :rows]

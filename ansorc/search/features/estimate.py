@@ -62,10 +62,10 @@ def estimate_features(
         else _arithmetic(counts, registers, target, has_loads=_has_loads(stage, target))
     )
     arithmetic = steps / cores
-    l1 = _moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
-    begun = costs.piece * _moved(caches.l2_pieces, caches.l2_iterations, loops)
-    l2 = _moved(caches.l2_bytes, caches.l2_iterations, loops) / costs.fill_bytes[1] / cores
-    l3 = _moved(caches.l3_bytes, caches.l3_iterations, loops) / costs.memory_bytes
+    l1 = _bytes_moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
+    begun = costs.piece * _bytes_moved(caches.l2_pieces, caches.l2_iterations, loops)
+    l2 = _bytes_moved(caches.l2_bytes, caches.l2_iterations, loops) / costs.fill_bytes[1] / cores
+    l3 = _bytes_moved(caches.l3_bytes, caches.l3_iterations, loops) / costs.memory_bytes
     roofs = (arithmetic, l1, l2, l3)
     highest = reduce(np.maximum, roofs)
     total = highest + costs.overlap * (sum(roofs[1:], roofs[0]) - highest)
@@ -75,7 +75,7 @@ def estimate_features(
     return EstimateFeatures(arithmetic, l1, l2, l3, total, np.minimum(peak / total, 1))
 
 
-def _moved(moved: FloatArray, inside: FloatArray, loops: LoopFeatures) -> FloatArray:
+def _bytes_moved(moved: FloatArray, inside: FloatArray, loops: LoopFeatures) -> FloatArray:
     """Bytes moved into a level: none where it keeps all that the statement touches between runs."""
     return np.where(inside >= loops.iterations, 0, moved)
 

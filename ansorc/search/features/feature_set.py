@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.state import State
-from ansorc.search.features.columns import BoolArray, Column, FloatArray, stacked
+from ansorc.search.features.columns import BoolArray, Column, FloatArray, stack
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.target import Target
 
@@ -59,9 +59,9 @@ class FeatureSet:
         nests = LoopNests(state, rows, {} if choices is None else choices)
         stages = [stage for stage in state.stages if not stage.is_inlined]
         features = np.empty((rows, len(stages), len(self.columns)), dtype=np.float32)
-        for place, stage in enumerate(stages):
+        for number, stage in enumerate(stages):
             values = self.describe(nests, nests.nest(stage), target)
-            features[:, place] = stacked(values, self._is_log, rows)
+            features[:, number] = stack(values, self._is_log, rows)
         return features
 
     @cached_property
@@ -81,15 +81,15 @@ def estimating_set(
     columns = [*others, *blanks]
     columns.insert(ESTIMATE_COLUMN, estimate)
 
-    def described(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
+    def describe_all(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
         *values, cycles = describe(nests, nest, target)
         values += [np.zeros(nests.rows, dtype=np.float32)] * len(blanks)
         values.insert(ESTIMATE_COLUMN, cycles)
         return iter(values)
 
-    return FeatureSet(name, version, tuple(columns), described)
+    return FeatureSet(name, version, tuple(columns), describe_all)
 
 
-def estimated_cycles(features: Features) -> npt.NDArray[np.float64]:
+def estimate_cycles(features: Features) -> npt.NDArray[np.float64]:
     """Return the estimated cycles, 1 at least, of each statement of `features` [..., features]."""
     return np.maximum(np.exp2(features[..., ESTIMATE_COLUMN].astype(np.float64)) - 1, 1)

@@ -27,7 +27,7 @@ LoadGroup = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
 
 
 @memoized
-def grouped_loads(op: ComputeOp) -> tuple[LoadGroup, ...]:
+def group_loads(op: ComputeOp) -> tuple[LoadGroup, ...]:
     """Return the loads of `op`, those together whose indices move alike."""
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}
     buffers: dict[str, Buffer] = {}
@@ -51,14 +51,14 @@ def index_form(index: Expr) -> IndexForm:
     parts: list[tuple[float, IndexForm]] = []
 
     def add(part: Expr, scale: int, _: Linear[str]) -> bool:
-        parts.append((scale, _approximated(part)))
+        parts.append((scale, _approximate(part)))
         return True
 
     collect(index, 1, Linear(), add)
     return parts[0][1] if parts[0][0] == 1 and len(parts) == 1 else _sum(parts)
 
 
-def _approximated(part: Expr) -> IndexForm:
+def _approximate(part: Expr) -> IndexForm:
     match part:
         case Binary(BinaryOp.FLOORDIV, left, Const(value, _)) if value > 0:
             return IndexForm(tuple((axis, f / value) for axis, f in index_form(left).terms))

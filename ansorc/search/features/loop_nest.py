@@ -38,21 +38,21 @@ class Digit:
 
 def digits_of(stage: Stage) -> dict[str, tuple[Digit, ...]]:
     """Return the digits of each iterator now in the loop order, the slowest first."""
-    found: dict[str, tuple[Digit, ...]] = {
+    digits: dict[str, tuple[Digit, ...]] = {
         axis.name: (Digit(axis.name, 1, extent),)
         for axis, extent in zip(stage.op.axes, stage.region, strict=True)
     }
-    found |= {axis.name: (Digit(axis.name, 1, axis.extent),) for axis in stage.op.reduce_axes}
+    digits |= {axis.name: (Digit(axis.name, 1, axis.extent),) for axis in stage.op.reduce_axes}
     for relation in stage.relations:
         if isinstance(relation, FuseRelation) and is_flat(stage):
             axes = stage.op.axes
-            found = {relation.child.name: (Digit(axes[-1].name, 1, prod(a.extent for a in axes)),)}
+            digits = {relation.child.name: (Digit(axes[-1].name, 1, prod(a.extent for a in axes)),)}
         elif isinstance(relation, FuseRelation):
-            joined = [digit for parent in relation.parents for digit in found.pop(parent.name)]
-            found[relation.child.name] = tuple(joined)
+            joined = [digit for parent in relation.parents for digit in digits.pop(parent.name)]
+            digits[relation.child.name] = tuple(joined)
         else:
-            found |= _split(found.pop(relation.parent.name), relation)
-    return found
+            digits |= _split(digits.pop(relation.parent.name), relation)
+    return digits
 
 
 def is_flat(stage: Stage) -> bool:
@@ -83,14 +83,12 @@ def _split(digits: tuple[Digit, ...], relation: SplitRelation) -> dict[str, tupl
     rest = digits
     result: dict[str, tuple[Digit, ...]] = {}
     for child in reversed(children[1:]):
-        result[child.name], rest = _taken(rest, child.extent)
+        result[child.name], rest = _take(rest, child.extent)
     result[children[0].name] = rest
     return result
 
 
-def _taken(
-    digits: tuple[Digit, ...], extent: Extent
-) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
+def _take(digits: tuple[Digit, ...], extent: Extent) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
     """The fastest `extent` steps of `digits`, and what is left of them."""
     taken: list[Digit] = []
     left: list[Digit] = []
@@ -104,8 +102,8 @@ def _taken(
 
 
 def _common(left: Extent, right: Extent) -> Extent:
-    found = smaller(left, right)
-    return found if isinstance(found, int) or found is None else np.maximum(found, 1)
+    smallest = smaller(left, right)
+    return smallest if isinstance(smallest, int) or smallest is None else np.maximum(smallest, 1)
 
 
 Shift: TypeAlias = FloatArray | None
@@ -124,14 +122,14 @@ class Movement:
     @cached_property
     def reach(self) -> FloatArray:
         """[places, rows]: how far the loops inside each place move it."""
-        found, spans = _places_of(self.extents, 0.0), self.extents - 1
+        reach, spans = _places_of(self.extents, 0.0), self.extents - 1
         for loop in reversed(range(len(self.steps))):
-            step, within = self.steps[loop], found[loop + 1]
+            step, within = self.steps[loop], reach[loop + 1]
             if step is None:
-                found[loop] = within
+                reach[loop] = within
             else:
-                np.add(within, np.abs(step) * spans[loop], out=found[loop])
-        return found
+                np.add(within, np.abs(step) * spans[loop], out=reach[loop])
+        return reach
 
     @cached_property
     def is_moved(self) -> tuple[bool, ...]:
@@ -141,30 +139,30 @@ class Movement:
     @cached_property
     def values(self) -> FloatArray:
         """[places, rows]: iterations inside each place of the loops that move it."""
-        found = _places_of(self.extents, 1.0)
+        counts = _places_of(self.extents, 1.0)
         for loop in reversed(range(len(self.steps))):
             if self.steps[loop] is None:
-                found[loop] = found[loop + 1]
+                counts[loop] = counts[loop + 1]
             else:
-                np.multiply(found[loop + 1], self.extents[loop], out=found[loop])
-        return found
+                np.multiply(counts[loop + 1], self.extents[loop], out=counts[loop])
+        return counts
 
 
 def inside_of(extents: FloatArray) -> FloatArray:
     """Return [loops + 1, rows]: the iterations inside each place, for [loops, rows] extents."""
-    found = _places_of(extents, 1.0)
+    inside = _places_of(extents, 1.0)
     for loop in reversed(range(len(extents))):
-        np.multiply(found[loop + 1], extents[loop], out=found[loop])
-    return found
+        np.multiply(inside[loop + 1], extents[loop], out=inside[loop])
+    return inside
 
 
 def outside_of(extents: FloatArray) -> FloatArray:
     """Return [loops + 1, rows]: the iterations of the loops outside each place."""
-    found = _places_of(extents, 1.0)
-    found[0] = 1.0
+    outside = _places_of(extents, 1.0)
+    outside[0] = 1.0
     for loop, extent in enumerate(extents):
-        np.multiply(found[loop], extent, out=found[loop + 1])
-    return found
+        np.multiply(outside[loop], extent, out=outside[loop + 1])
+    return outside
 
 
 def last_true(flags: BoolArray) -> npt.NDArray[np.int64]:
@@ -172,7 +170,7 @@ def last_true(flags: BoolArray) -> npt.NDArray[np.int64]:
     return (flags * np.arange(len(flags))[:, None]).max(axis=0)
 
 
-def stacked_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
+def stack_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
     """Return [loops, rows]."""
     return np.array(extents, dtype=np.float32).reshape(len(extents), rows)
 
@@ -180,9 +178,9 @@ def stacked_extents(extents: Sequence[FloatArray], rows: int) -> FloatArray:
 def _places_of(extents: FloatArray, innermost: float) -> FloatArray:
     """An array [loops + 1, rows] to be filled, the last place known."""
     loops, rows = extents.shape
-    found = np.empty((loops + 1, rows), dtype=np.float32)
-    found[loops] = innermost
-    return found
+    places = np.empty((loops + 1, rows), dtype=np.float32)
+    places[loops] = innermost
+    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +220,7 @@ class LoopNest:
     @cached_property
     def extents(self) -> FloatArray:
         """[loops, rows]."""
-        return stacked_extents([loop.extent for loop in self.loops], self.rows)
+        return stack_extents([loop.extent for loop in self.loops], self.rows)
 
     @cached_property
     def is_loop(self) -> BoolArray:
@@ -249,33 +247,33 @@ class LoopNest:
 
         Its vectors are whole rows.
         """
-        found, size = np.ones(self.rows, dtype=np.bool_), np.ones(self.rows, dtype=np.float32)
-        own = [n for n in range(self.own, len(self.loops)) if not self.loops[n].is_reduce]
-        vectors = [n for n in own if self.loops[n].is_vector]
+        fits, size = np.ones(self.rows, dtype=np.bool_), np.ones(self.rows, dtype=np.float32)
+        own_loops = [n for n in range(self.own, len(self.loops)) if not self.loops[n].is_reduce]
+        vectors = [n for n in own_loops if self.loops[n].is_vector]
         along = [
             steps for steps in self.axes.values() if any(steps[n] is not None for n in vectors)
         ]
-        for number in own:
+        for number in own_loops:
             loop = self.loops[number]
             is_part = any(steps[number] is not None for steps in along) and not loop.is_vector
             is_unrolled = np.asarray(False) if is_part else loop.is_unrolled
-            found = found & (is_unrolled | loop.is_vector | (loop.extent == 1))
+            fits = fits & (is_unrolled | loop.is_vector | (loop.extent == 1))
             size = size * loop.extent
-        return found & (size <= elements)
+        return fits & (size <= elements)
 
     def movement(
         self, terms: tuple[tuple[str, float], ...], without: tuple[int, ...] = ()
     ) -> Movement:
         """Return how the loops, but for those numbered in `without`, move `Σ factor * axis`."""
-        found = self._movements.get((terms, without))
-        if found is None:
+        movement = self._movements.get((terms, without))
+        if movement is None:
             steps: list[Shift] = [None] * len(self.loops)
             for axis, factor in terms:
                 for loop, moved in enumerate(self.axes[axis]):
                     if loop not in without:
-                        steps[loop] = combined(steps[loop], moved, factor)
-            found = self._movements[terms, without] = Movement(tuple(steps), self.extents)
-        return found
+                        steps[loop] = combine(steps[loop], moved, factor)
+            movement = self._movements[terms, without] = Movement(tuple(steps), self.extents)
+        return movement
 
     def around(self, axis: str) -> tuple[int, ...]:
         """Return which loops around the stage move where its box along `axis` begins."""
@@ -283,12 +281,12 @@ class LoopNest:
 
     def alone(self, loop: int) -> Movement:
         """Return the movement of an index that is the variable of one loop."""
-        found = self._movements.get(loop)
-        if found is None:
-            one = np.ones(self.rows, dtype=np.float32)
-            steps = tuple(one if other == loop else None for other in range(len(self.loops)))
-            found = self._movements[loop] = Movement(steps, self.extents)
-        return found
+        movement = self._movements.get(loop)
+        if movement is None:
+            step = np.ones(self.rows, dtype=np.float32)
+            steps = tuple(step if other == loop else None for other in range(len(self.loops)))
+            movement = self._movements[loop] = Movement(steps, self.extents)
+        return movement
 
 
 @dataclass
@@ -331,7 +329,7 @@ class LoopNests:
         ends: dict[str, int] = {}
         digits = digits_of(stage)
         parallel = self._parallel(stage)
-        is_unrolled = self._unrolled(stage)
+        is_unrolled = self._find_unrolled(stage)
         for iterator, is_parallel in zip(stage.iterators, parallel, strict=True):
             for digit in digits[iterator.name]:
                 if isinstance(digit.extent, int) and digit.extent == 1:
@@ -358,17 +356,17 @@ class LoopNests:
         if not isinstance(stage.attach, At):
             return (), {name: [] for name in names}
         target = self.state.stage(stage.attach.stage)
-        place = target.position(stage.attach.iterator)
-        assert place is not None
+        position = target.position(stage.attach.iterator)
+        assert position is not None
         outer = self.nest(target)
         count = outer.ends[stage.attach.iterator]
         steps: dict[str, list[Shift]] = {name: [None] * count for name in names}
         for axis, box in zip(
-            stage.op.axes, region(self.state, stage.name, target, place + 1), strict=True
+            stage.op.axes, region(self.state, stage.name, target, position + 1), strict=True
         ):
             for (anchor, divisor), factor in box.low.terms.items() if box.low else ():
                 steps[axis.name] = [
-                    combined(old, new, factor / divisor)
+                    combine(old, new, factor / divisor)
                     for old, new in zip(steps[axis.name], outer.axes[anchor][:count], strict=True)
                 ]
         loops = tuple(
@@ -382,23 +380,23 @@ class LoopNests:
         every = np.ones(self.rows, dtype=np.bool_)
         count = self.array(self.choices.get(f"parallel:{stage.name}", 0))
         return [
-            every if iterator.mark is Mark.PARALLEL else count > place
-            for place, iterator in enumerate(stage.iterators)
+            every if iterator.mark is Mark.PARALLEL else count > position
+            for position, iterator in enumerate(stage.iterators)
         ]
 
-    def _unrolled(self, stage: Stage) -> dict[str, BoolArray]:
+    def _find_unrolled(self, stage: Stage) -> dict[str, BoolArray]:
         """Which iterators are unrolled, by their mark or by the pragma."""
         parallel = self.choices.get(f"parallel:{stage.name}", 0)
         limit = self.choices.get(f"unroll:{stage.name}")
-        found = loops_to_unroll(stage, self.state, limit, parallel)
+        unrolled = loops_to_unroll(stage, self.state, limit, parallel)
         for iterator in stage.iterators:
-            is_unrolled = found[iterator.name] | (iterator.mark in (Mark.UNROLL, Mark.MATRIX))
+            is_unrolled = unrolled[iterator.name] | (iterator.mark in (Mark.UNROLL, Mark.MATRIX))
             is_one = is_unrolled.ndim == 0
-            found[iterator.name] = np.full(self.rows, is_unrolled) if is_one else is_unrolled
-        return found
+            unrolled[iterator.name] = np.full(self.rows, is_unrolled) if is_one else is_unrolled
+        return unrolled
 
 
-def combined(left: Shift, right: Shift, factor: float) -> Shift:
+def combine(left: Shift, right: Shift, factor: float) -> Shift:
     """Return `left + factor * right`, where None is 0."""
     if right is None or factor == 0:
         return left

@@ -84,12 +84,12 @@ def _parallel(nest: LoopNest, rows: int) -> tuple[FloatArray, FloatArray]:
     """The parallel iterations, and how often they are started."""
     extent, starts = np.ones(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
     outside = np.ones(rows, dtype=np.float32)
-    own = np.ones(rows, dtype=np.float32)
-    parallel = [place for place, loop in enumerate(nest.loops) if loop.is_parallel.any()]
-    for place, loop in enumerate(nest.loops[: max(parallel, default=-1) + 1]):
-        if place >= nest.own:
-            own = np.where(loop.is_parallel, own * loop.extent, own)
+    of_statement = np.ones(rows, dtype=np.float32)
+    parallel = [position for position, loop in enumerate(nest.loops) if loop.is_parallel.any()]
+    for position, loop in enumerate(nest.loops[: max(parallel, default=-1) + 1]):
+        if position >= nest.own:
+            of_statement = np.where(loop.is_parallel, of_statement * loop.extent, of_statement)
         extent = np.where(loop.is_parallel, extent * loop.extent, extent)
         starts = np.where(loop.is_parallel, starts * outside, starts)
         outside = np.where(loop.is_parallel, 1, outside * loop.extent)
-    return extent, np.where(own > 1, starts, 0)
+    return extent, np.where(of_statement > 1, starts, 0)

@@ -23,7 +23,7 @@ from ansorc.search.features.operations import (
     operation_features,
 )
 from ansorc.search.features.registers import RegisterFeatures
-from ansorc.search.features.statement import Statement
+from ansorc.search.features.statement import StageAnalysis
 from ansorc.target import Target
 
 _OF_BUFFER = columns_of(BufferFeatures, "")
@@ -39,15 +39,23 @@ COLUMNS: tuple[Column, ...] = (
 
 def _statement(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
     """The columns of one statement, in order."""
-    found = Statement(nests, nest, target)
-    operations = operation_features(found.counts, found.places.inside[0])
-    for group in (operations, found.loops, found.registers, found.caches, found.estimate):
+    statement = StageAnalysis(nests, nest, target)
+    operations = operation_features(statement.counts, statement.places.inside[0])
+    for group in (
+        operations,
+        statement.loops,
+        statement.registers,
+        statement.caches,
+        statement.estimate,
+    ):
         yield from values_of(group)
-    numbers = largest_first(found.accesses)
+    numbers = largest_first(statement.accesses)
     for number in numbers:
-        access, levels = found.accesses[number], found.levels
+        access, levels = statement.accesses[number], statement.levels
         yield from values_of(
-            buffer_features(number, access, found.places, found.tile, found.vectors, levels)
+            buffer_features(
+                number, access, statement.places, statement.tile, statement.vectors, levels
+            )
         )
     missing = (BUFFERS - len(numbers)) * len(_OF_BUFFER)
     yield from [np.zeros(nests.rows, dtype=np.float32)] * missing

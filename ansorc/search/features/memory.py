@@ -80,21 +80,21 @@ def levels_of(
     """Return the three cache levels, each core holding its share of the last one."""
     first, second, third = target.cache_bytes
     second = second or first
-    own = np.ones(accesses[0].rows, dtype=np.float32)
-    shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * own
+    whole = np.ones(accesses[0].rows, dtype=np.float32)
+    shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * whole
     moved = [access.lines * refills(access) * _moved_bytes(access) for access in accesses]
     levels: list[Level] = []
     shares: list[FloatArray] = []
     for capacity, way, spare in (
-        (first * own, way_bytes(first), way_bytes(first)),
-        (second * own, way_bytes(second), 0),  # pages lie anywhere in it
+        (first * whole, way_bytes(first), way_bytes(first)),
+        (second * whole, way_bytes(second), 0),  # pages lie anywhere in it
         (shared, 1, 0),  # it hashes addresses
     ):
         crowded = [access.crowded_bytes(way, spare) for access in accesses]
         held = reduce(np.maximum, crowded, places.line_bytes)
-        place = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
-        shares = shares or _begun(accesses, place, target.costs.streams)
-        levels.append(_level(places, moved, held, capacity, place, shares))
+        fitting = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
+        shares = shares or _begun(accesses, fitting, target.costs.streams)
+        levels.append(_level(places, moved, held, capacity, fitting, shares))
     return tuple(levels)
 
 
@@ -117,7 +117,7 @@ def _begun(
 
 
 def _moved_bytes(access: Access) -> int:
-    """Of a line: what is written is read before."""
+    """Return the bytes moved for a line: what is written is read before."""
     return access.line_bytes * (2 if access.is_written else 1)
 
 
@@ -151,7 +151,7 @@ def _level(
     moved: Sequence[FloatArray],
     held: FloatArray,
     capacity: FloatArray,
-    place: npt.NDArray[np.int64],
+    fitting: npt.NDArray[np.int64],
     begun: Sequence[FloatArray],
 ) -> Level:
     """The level of `capacity` bytes, [rows], which has the loops inside `place`.
@@ -159,7 +159,7 @@ def _level(
     `held` [places, rows] is what places take of it, `moved` for each access the bytes that are
     fetched if a place is what stays in it, `begun` the pieces for each of these bytes.
     """
-    entries = entries_at(place)
+    entries = entries_at(fitting)
     fill = held.take(entries) / capacity
     traffic = tuple(each.take(entries) for each in moved)
     pieces = [bytes_ * share for bytes_, share in zip(traffic, begun, strict=True)]

@@ -91,24 +91,24 @@ _ROOTS = ("sqrt", "rsqrt")
 @memoized
 def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
-    found = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
+    counts = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
     for body in op.parts:
-        _count(_without_padding(op, body), found)
+        _count(_without_padding(op, body), counts)
     is_float = op.buffer.dtype.is_float
     if isinstance(op.combiner, Reducer):
         for result in op.combiner.results:
-            _count(result, found)
+            _count(result, counts)
     elif op.combiner is not None:
         body = _without_padding(op, op.body)
         is_product = isinstance(body, Binary) and body.op is BinaryOp.MUL
         if op.combiner is Combiner.SUM and is_product and is_float:
-            found["fused"], found["multiplied"] = 1, found["multiplied"] - 1
+            counts["fused"], counts["multiplied"] = 1, counts["multiplied"] - 1
         elif not is_float:
-            found["integer"] += 1
+            counts["integer"] += 1
         else:
             kinds = {Combiner.SUM: "added", Combiner.PROD: "multiplied"}
-            found[kinds.get(op.combiner, "compared")] += 1
-    return OperationCounts(**found)
+            counts[kinds.get(op.combiner, "compared")] += 1
+    return OperationCounts(**counts)
 
 
 def operation_features(counts: OperationCounts, iterations: FloatArray) -> OperationFeatures:
@@ -124,20 +124,20 @@ def _without_padding(op: ComputeOp, body: Expr) -> Expr:
     return body if kind is None else present(body, kind)[0]
 
 
-def _count(node: Node, found: dict[str, int]) -> None:
+def _count(node: Node, counts: dict[str, int]) -> None:
     if isinstance(node, Select) and _is_border(node.condition):
-        _count(node.then, found)
-        _count(node.otherwise, found)
+        _count(node.then, counts)
+        _count(node.otherwise, counts)
         return
     kind = _kind(node)
     if kind:
-        found[kind] += 1
+        counts[kind] += 1
     if isinstance(node, Call):
-        found["call_instructions"] += CALL_INSTRUCTIONS.get(node.name, 0)
+        counts["call_instructions"] += CALL_INSTRUCTIONS.get(node.name, 0)
     if isinstance(node, Load) and not any(map(reads_memory, node.indices)):
         return  # what only loops move is worked out outside of the innermost ones
     for child in children(node):
-        _count(child, found)
+        _count(child, counts)
 
 
 def _is_border(condition: Expr) -> bool:

@@ -85,8 +85,8 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     """Return how the vectorised loops of `nest` become vector instructions."""
     rows = accesses[0].rows
     lanes = max(1, target.vector_bytes // max(access.element_bytes for access in accesses))
-    places = [place for place, loop in enumerate(nest.loops) if loop.is_vector]
-    extent = product([nest.loops[place].extent for place in places], rows)
+    places = [position for position, loop in enumerate(nest.loops) if loop.is_vector]
+    extent = product([nest.loops[position].extent for position in places], rows)
     is_reduce = bool(places) and nest.loops[places[-1]].is_reduce
     is_sum = nest.stage.op.combiner is not None
     is_masked = is_reduce or _is_masked(accesses[is_sum:], places, target, in_registers=is_sum)
@@ -96,7 +96,7 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     around, outer = np.ones_like(extent), nest.loops[: places[0]] if is_reduce else ()
     for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
         around = np.where(around == 1, loop.extent, around)
-    wanted = _wanted(nest, accesses, target)
+    wanted = _count_wanted_sums(nest, accesses, target)
     loads = tuple(_loads(access, last, extent, chunks, lanes) for access in accesses)
     return Vectors(last, extent, chunks, lanes, is_reduce, wanted, around, loads)
 
@@ -108,11 +108,11 @@ def _is_masked(
     all."""
     if not target.masks_remainders(in_registers=in_registers):
         return False
-    found: bool | BoolArray = True
+    is_masked: bool | BoolArray = True
     for access in accesses:
         for loop in loops:
-            found = found & _is_maskable(access, loop, target)
-    return found
+            is_masked = is_masked & _is_maskable(access, loop, target)
+    return is_masked
 
 
 def _is_maskable(access: Access, loop: int, target: Target) -> BoolArray:
@@ -135,7 +135,7 @@ def _is_maskable(access: Access, loop: int, target: Target) -> BoolArray:
     return stays | (others & (step == 1))
 
 
-def _wanted(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
+def _count_wanted_sums(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
     reads = (access for access in accesses if not access.is_local and not access.is_written)
     return wanted_sums(
         calls=_calls(nest.stage.op),
@@ -155,21 +155,21 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
     best = _Scan(_vector_only(vectors), scan.is_open, scan.is_straight)
     is_sum = nest.stage.op.combiner is not None
     written = sum(access.element_bytes for access in accesses if access.is_written)
-    for place in reversed(range(nest.own, len(nest.loops))):
-        loop = nest.loops[place]
+    for position in reversed(range(nest.own, len(nest.loops))):
+        loop = nest.loops[position]
         if loop.is_reduce and loop.is_vector:
-            scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
+            scan = _choose(scan.is_open, _grow(scan, position, accesses, vectors), scan)
             best = scan
         elif loop.is_reduce:
             fits = _fits(scan.tile, written, vectors, target)
             scan = _Scan(scan.tile, scan.is_open & fits, scan.is_straight)
-            operands = _operands(scan.tile, place, accesses, vectors, target)
-            added = _added(scan, best, loop, operands)
-            best = _chosen(scan.is_open & (loop.extent > 1), added, best)
+            operands = _operands(scan.tile, position, accesses, vectors, target)
+            added = _add(scan, best, loop, operands)
+            best = _choose(scan.is_open & (loop.extent > 1), added, best)
         else:
             inside = loop.is_unrolled | loop.is_vector | (loop.extent == 1)
             scan = _Scan(scan.tile, scan.is_open & inside, scan.is_straight)
-            scan = _chosen(scan.is_open, _grown(scan, place, accesses, vectors), scan)
+            scan = _choose(scan.is_open, _grow(scan, position, accesses, vectors), scan)
     return best.tile if is_sum else scan.tile
 
 
@@ -210,7 +210,7 @@ def _loads(
 
     A copy loads vectors along another loop, if that has rows enough, and turns them in registers.
     """
-    reached = None if loop is None else _reached(access, loop)
+    reached = None if loop is None else _count_reached(access, loop)
     if loop is None or reached is None:
         return np.ones_like(extent)
     if isinstance(access.nest.stage.op.bodies[0], Load):
@@ -220,26 +220,26 @@ def _loads(
     return np.where(access.strides[loop] == 1, chunks, reached)
 
 
-def _reached(access: Access, place: int) -> FloatArray | None:
+def _count_reached(access: Access, loop: int) -> FloatArray | None:
     """Elements that a loop reaches, fewer than it has iterations by a quotient; None: one."""
-    if not access.moving[place]:
+    if not access.moving[loop]:
         return None
-    extent = access.nest.extents[place]
-    steps = [step for movement in access.movements if (step := movement.steps[place]) is not None]
+    extent = access.nest.extents[loop]
+    steps = [step for movement in access.movements if (step := movement.steps[loop]) is not None]
     fastest = reduce(np.maximum, map(np.abs, steps))
     return extent if (fastest >= 1).all() else np.minimum(extent, np.ceil(extent * fastest))
 
 
-def _grown(scan: _Scan, place: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
+def _grow(scan: _Scan, position: int, accesses: Sequence[Access], vectors: Vectors) -> _Scan:
     """`scan` with a space loop in its tile."""
-    tile, loop = scan.tile, accesses[0].nest.loops[place]
-    if loop.is_vector and place != vectors.loop:
+    tile, loop = scan.tile, accesses[0].nest.loops[position]
+    if loop.is_vector and position != vectors.loop:
         return scan
-    if place == vectors.loop:
+    if position == vectors.loop:
         factors = vectors.loads
         copies, chunks, extent = tile.copies, vectors.chunks, vectors.extent
     else:
-        factors = [_reached(access, place) for access in accesses]
+        factors = [_count_reached(access, position) for access in accesses]
         copies, chunks, extent = tile.copies * loop.extent, loop.extent, loop.extent
     whole = tile.vectors * chunks
     loads = tuple(
@@ -262,7 +262,7 @@ def _sums(copies: FloatArray, whole: FloatArray, vectors: Vectors) -> FloatArray
     return copies * each * turns
 
 
-def _added(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _Scan:
+def _add(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _Scan:
     """`scan` with a reduce loop around its tile; `best` knows the reduce loops inside.
 
     `operands` are loaded for each term, if it is the innermost one.
@@ -284,7 +284,7 @@ def _added(scan: _Scan, best: _Scan, loop: NestLoop, operands: FloatArray) -> _S
 
 
 def _operands(
-    tile: Tile, place: int, accesses: Sequence[Access], vectors: Vectors, target: Target
+    tile: Tile, loop: int, accesses: Sequence[Access], vectors: Vectors, target: Target
 ) -> FloatArray:
     """Instructions that load what is read in a step, but for the sums, of the first access.
 
@@ -292,18 +292,18 @@ def _operands(
     are registers for them: neighbouring windows of a convolution.
     """
     nest, zeros = accesses[0].nest, np.zeros_like(tile.copies)
-    terms, each, shared, more = nest.extents[place], zeros, zeros, zeros
+    terms, each, shared, more = nest.extents[loop], zeros, zeros, zeros
     for access, loads in zip(accesses[1:], tile.loads[1:], strict=True):
         whole = loads * terms
-        if not access.moves_together(place, vectors.loop):
-            whole = np.minimum(whole, loads * access.elements[place] / access.elements[place + 1])
+        if not access.moves_together(loop, vectors.loop):
+            whole = np.minimum(whole, loads * access.elements[loop] / access.elements[loop + 1])
         each, shared = each + loads, shared + whole / terms
         more = more + (whole - loads) / np.maximum(terms - 1, 1)
     has_room = tile.sums + each + more <= target.vector_registers
-    return np.where(nest.loops[place].is_unrolled & has_room, shared, each)
+    return np.where(nest.loops[loop].is_unrolled & has_room, shared, each)
 
 
-def _chosen(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
+def _choose(condition: BoolArray, new: _Scan, old: _Scan) -> _Scan:
     def pick(a: FloatArray, b: FloatArray) -> FloatArray:
         return b if a is b else np.where(condition, a, b)
 

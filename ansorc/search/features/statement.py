@@ -1,4 +1,4 @@
-"""Statement: the analysis of one statement for a whole population, made once for all that ask.
+"""StageAnalysis: the analysis of one statement for a whole population, made once for all that ask.
 
 The learned model's features and the choice of the untuned default read the same numbers: loops,
 accesses, footprints, reuse, the register tile, the shares of the cores, and the cycles.
@@ -31,7 +31,7 @@ from ansorc.target import Target
 
 
 @dataclass(frozen=True, eq=False)
-class Statement:
+class StageAnalysis:
     """The statement of `nest` in each program of `nests`, on `target`."""
 
     nests: LoopNests
@@ -40,18 +40,18 @@ class Statement:
 
     @cached_property
     def counts(self) -> OperationCounts:
-        """What one iteration does."""
+        """Return what one iteration does."""
         return operation_counts(self.nest.stage.op)
 
     @cached_property
     def accesses(self) -> list[Access]:
-        """What it writes, then what it reads."""
-        found = accesses_of(self.nests, self.nest, self.target)
-        return [in_panels(self.nests, access) for access in found]
+        """Return what it writes, then what it reads."""
+        accesses = accesses_of(self.nests, self.nest, self.target)
+        return [in_panels(self.nests, access) for access in accesses]
 
     @cached_property
     def places(self) -> Places:
-        """What it touches inside each of its loops."""
+        """Return what it touches inside each of its loops."""
         return places_of(self.nest, self.accesses)
 
     @cached_property
@@ -81,8 +81,8 @@ class Statement:
     @property
     def inside(self) -> list[Stage]:
         """The stages inside loops that it reads."""
-        found = [self.nests.state.source(buffer.name) for buffer in self.nest.stage.op.reads]
-        return [s for s in found if s is not None and isinstance(s.attach, At)]
+        sources = [self.nests.state.source(buffer.name) for buffer in self.nest.stage.op.reads]
+        return [s for s in sources if s is not None and isinstance(s.attach, At)]
 
     def _is_read_out(self) -> FloatArray:
         """1 where all that it reads of other statements inside its loops is in register tiles."""
@@ -96,7 +96,7 @@ class Statement:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """What moves between the cache levels, for each access."""
+        """Return what moves between the cache levels, for each access."""
         return levels_of(self.accesses, self.places, self.loops, self.target)
 
     @cached_property

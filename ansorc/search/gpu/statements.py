@@ -20,7 +20,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Stage
-from ansorc.search.features.index_form import IndexForm, grouped_loads
+from ansorc.search.features.index_form import IndexForm, group_loads
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop, is_flat
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import sectors, wavefronts
@@ -175,7 +175,7 @@ class ThreadStatement:
         index = tuple(IndexForm(((axis.name, 1.0),)) for axis in op.axes)
         for buffer in op.buffers:
             yield self._access(buffer, [index], is_store=True)
-        for buffer, group in grouped_loads(op):
+        for buffer, group in group_loads(op):
             yield self._access(buffer, group, is_store=False)
 
     def _access(

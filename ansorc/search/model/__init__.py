@@ -15,12 +15,12 @@ from ansorc.search.model.choice import (
     FallbackModel,
     RandomModel,
     RooflineModel,
-    chosen_model,
+    choose_model,
     require_model,
 )
 from ansorc.search.model.trees import TreeModel
 
 __all__ = [
-    "NAMES", "FallbackModel", "Growth", "RandomModel", "RooflineModel", "TreeModel", "chosen_model",
+    "NAMES", "FallbackModel", "Growth", "RandomModel", "RooflineModel", "TreeModel", "choose_model",
     "import_ahead", "require_model", "what_is_missing",
 ]  # fmt: skip

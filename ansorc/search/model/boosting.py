@@ -32,7 +32,7 @@ _OPENMP = "libgomp.so.1"
 
 
 class Trees(Protocol):
-    """What is used of a trained `lightgbm.Booster`."""
+    """The part of a trained `lightgbm.Booster` that is used."""
 
     def predict(
         self, data: FeatureMatrix, *, raw_score: bool, num_threads: int
@@ -160,7 +160,7 @@ def _lightgbm() -> Any:
             sys.modules.pop(name, None)
 
 
-def grown(matrix: FeatureMatrix, objective: Objective, growth: Growth) -> Trees:
+def grow_trees(matrix: FeatureMatrix, objective: Objective, growth: Growth) -> Trees:
     """Return trees for the rows of `matrix` that make `objective` small."""
     lightgbm = _lightgbm()
     parameters = growth.parameters()

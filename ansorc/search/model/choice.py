@@ -14,7 +14,7 @@ import numpy as np
 
 from ansorc.errors import OptionError
 from ansorc.search.cost_model import CostModel, Float64Array, Sample
-from ansorc.search.features import Features, estimated_cycles
+from ansorc.search.features import Features, estimate_cycles
 from ansorc.search.model.boosting import Growth, what_is_missing
 from ansorc.search.model.trees import TreeModel
 
@@ -25,7 +25,7 @@ SCALE_CYCLES = 1e6
 """The time of a program that scores one half."""
 
 
-def chosen_model(
+def choose_model(
     wanted: str | CostModel, rng: np.random.Generator, tell: Callable[[str], None]
 ) -> CostModel:
     """Return the model `wanted`; `tell` gets what the user should know of it, now or later.
@@ -71,7 +71,7 @@ class RooflineModel:
 
     def predict(self, features: Features) -> Float64Array:
         """Return [rows] scores in (0, 1] that fall with the estimated time."""
-        return SCALE_CYCLES / (SCALE_CYCLES + np.sum(estimated_cycles(features), axis=1))
+        return SCALE_CYCLES / (SCALE_CYCLES + np.sum(estimate_cycles(features), axis=1))
 
     def update(self, samples: Sequence[Sample]) -> None:
         """Learn nothing."""
@@ -105,7 +105,7 @@ class FallbackModel:
         """Return the model's scores, or the analytic ones once it has failed: [rows]."""
         if not self._has_failed:
             try:
-                return _checked(self._model.predict(features), len(features))
+                return _check_scores(self._model.predict(features), len(features))
             except Exception as error:  # noqa: BLE001 - any fault of code that is not ours
                 self._give_up("predict", error)
         return RooflineModel().predict(features)
@@ -128,11 +128,11 @@ class FallbackModel:
         )
 
 
-def _checked(scores: object, rows: int) -> Float64Array:
+def _check_scores(scores: object, rows: int) -> Float64Array:
     """Return `scores` as [rows] numbers; raise ValueError if they are something else."""
-    found = np.asarray(scores, dtype=np.float64)
-    if found.shape != (rows,):
-        raise ValueError(f"{rows} scores were asked for, an array of shape {found.shape} came")
-    if not np.isfinite(found).all():
-        raise ValueError(f"{int(np.sum(~np.isfinite(found)))} of {rows} scores are not finite")
-    return found
+    array = np.asarray(scores, dtype=np.float64)
+    if array.shape != (rows,):
+        raise ValueError(f"{rows} scores were asked for, an array of shape {array.shape} came")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{int(np.sum(~np.isfinite(array)))} of {rows} scores are not finite")
+    return array

@@ -15,7 +15,7 @@ from ansorc.search.cost_model import Float64Array, Sample
 from ansorc.search.measure.result import FailureKind
 from ansorc.search.model.boosting import Growth
 from ansorc.search.model.trees import TreeModel, best_seconds, labels_of
-from ansorc.search.record import Record, RecordPlace, Records
+from ansorc.search.record import Record, RecordLocation, Records
 from ansorc.search.space import extract_state
 from ansorc.search.task import Task
 
@@ -82,7 +82,7 @@ _Programs = dict[str, Record]
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What record files have to learn from."""
+    """The programs of record files to learn from."""
 
     samples: tuple[Sample, ...]
     """Their tasks are keys of `names`: a task in each environment is one of its own."""
@@ -92,7 +92,7 @@ class TrainingSet:
     """Programs whose steps do not fit this ansorc, or that are loop programs without steps."""
 
 
-def training_set(files: Sequence[RecordPlace]) -> TrainingSet:
+def training_set(files: Sequence[RecordLocation]) -> TrainingSet:
     """Return what record files have to learn from.
 
     Programs that failed by a fault of the measuring are left out. Raise RecordError for a file that
@@ -111,12 +111,12 @@ def training_set(files: Sequence[RecordPlace]) -> TrainingSet:
         for key, programs in known.items()
         for record in programs.values()
     ]
-    found = tuple(sample for sample in samples if sample is not None)
-    if not any(sample.seconds is not None for sample in found):
+    usable = tuple(sample for sample in samples if sample is not None)
+    if not any(sample.seconds is not None for sample in usable):
         named = ", ".join(map(str, files))
         raise RecordError(f"{named}: no program with a time to learn from; tune something first")
-    names = {key: tasks[key].name for key in dict.fromkeys(sample.task for sample in found)}
-    return TrainingSet(found, names, len(samples) - len(found))
+    names = {key: tasks[key].name for key in dict.fromkeys(sample.task for sample in usable)}
+    return TrainingSet(usable, names, len(samples) - len(usable))
 
 
 def _keep(programs: _Programs, record: Record) -> None:
@@ -133,16 +133,16 @@ def _seconds(record: Record) -> float:
     return math.inf if record.median_s is None else record.median_s
 
 
-def _programs(path: RecordPlace) -> dict[str, tuple[Task, _Programs]]:
+def _programs(path: RecordLocation) -> dict[str, tuple[Task, _Programs]]:
     """The programs of a file, without those whose records say nothing of them."""
-    found: dict[str, tuple[Task, _Programs]] = {}
+    programs: dict[str, tuple[Task, _Programs]] = {}
     with Records.open(path, create=False) as opened:
         for task in opened.tasks():
             for record in opened.all(task.key):
                 if record.failure not in (FailureKind.UNKNOWN, FailureKind.UNTIMED):
                     key = f"{task.key} {record.environment.key}"
-                    _keep(found.setdefault(key, (task, {}))[1], record)
-    return found
+                    _keep(programs.setdefault(key, (task, {}))[1], record)
+    return programs
 
 
 def sample_of(task: Task, names: Names, key: str, record: Record) -> Sample | None:
@@ -169,7 +169,7 @@ class Predictions:
     tasks: tuple[str, ...]
 
 
-def trained(samples: Sequence[Sample], growth: Growth) -> TreeModel:
+def train_model(samples: Sequence[Sample], growth: Growth) -> TreeModel:
     """Return a model that has learned from `samples`, of however few successes."""
     model = TreeModel(growth, enough=1)
     model.update(samples)
@@ -186,30 +186,30 @@ def predictions(
     Tasks without any success are left out.
     """
     best, labels = best_seconds(samples), labels_of(samples)
-    owners, found = np.array([sample.task for sample in samples]), np.array(folds)
+    owners, fold_of = np.array([sample.task for sample in samples]), np.array(folds)
     predicted = np.zeros(len(samples))
     for fold in dict.fromkeys(tested):
-        training = [samples[place] for place in _places(found != fold)]
-        model, seen = trained(training, growth), {sample.task for sample in training}
+        training = [samples[number] for number in _places(fold_of != fold)]
+        model, seen = train_model(training, growth), {sample.task for sample in training}
         for task in best:
-            places = _places((found == fold) & (owners == task))
-            times = _expected([samples[place] for place in places], model)
+            places = _places((fold_of == fold) & (owners == task))
+            times = _predict_seconds([samples[number] for number in places], model)
             unit = best[task] if task in seen else np.min(times, initial=np.inf)
             predicted[places] = unit / times
-    chosen = _places(np.isin(found, np.array(tested)) & np.isin(owners, list(best)))
+    chosen = _places(np.isin(fold_of, np.array(tested)) & np.isin(owners, list(best)))
     return Predictions(predicted[chosen], labels[chosen], tuple(owners[chosen].tolist()))
 
 
 def random_folds(count: int, seed: int) -> list[str]:
     """Return the folds of `count` programs: "test" for a random fifth, "train" for the others."""
     order = np.random.default_rng(seed).permutation(count)
-    return ["test" if place % 5 == 0 else "train" for place in order.tolist()]
+    return ["test" if number % 5 == 0 else "train" for number in order.tolist()]
 
 
 def _places(chosen: npt.NDArray[np.bool_]) -> list[int]:
     return np.flatnonzero(chosen).tolist()
 
 
-def _expected(samples: Sequence[Sample], model: TreeModel) -> Float64Array:
-    times = [float(model.expected_seconds(sample.features[None])[0]) for sample in samples]
+def _predict_seconds(samples: Sequence[Sample], model: TreeModel) -> Float64Array:
+    times = [float(model.predict_seconds(sample.features[None])[0]) for sample in samples]
     return np.array(times)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from ansorc.errors import RecordError
 from ansorc.search.cost_model import SCORED_SECONDS, Float64Array, Sample
-from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimated_cycles
-from ansorc.search.model.boosting import Growth, Trees, grown, trees_of
+from ansorc.search.features import FEATURE_NAMES, FEATURE_VERSION, Features, estimate_cycles
+from ansorc.search.model.boosting import Growth, Trees, grow_trees, trees_of
 
 MIN_WEIGHT = 0.1
 """The weight of slow and failed programs. Weighted by speed alone, failures would teach nothing."""
@@ -130,9 +130,9 @@ class TreeModel:
 
     def predict(self, features: Features) -> Float64Array:
         """Return SCORED_SECONDS / expected time: [rows]."""
-        return SCORED_SECONDS / np.maximum(self.expected_seconds(features), 1e-12)
+        return SCORED_SECONDS / np.maximum(self.predict_seconds(features), 1e-12)
 
-    def expected_seconds(self, features: Features) -> Float64Array:
+    def predict_seconds(self, features: Features) -> Float64Array:
         """Return the time that programs [rows, statements, features] should take, [rows].
 
         Before anything was learned the unit is not a second.
@@ -154,7 +154,12 @@ class TreeModel:
         for sample in samples:
             by_task.setdefault(sample.task, []).append(sample)
         self._samples |= by_task
-        used = [one for own in self._samples.values() if self._is_enough(own) for one in own]
+        used = [
+            each
+            for of_task in self._samples.values()
+            if self._is_enough(of_task)
+            for each in of_task
+        ]
         if not used:
             return
         if self._own and self._grown_for <= len(used) < REGROW_AT * self._grown_for:
@@ -212,11 +217,11 @@ class TreeModel:
         """A layer for what `layers` leave wrong."""
         matrix = np.concatenate([sample.features for sample in samples])
         loss = SumOfStatementsLoss.of(samples, self._times(matrix, layers))
-        return TreeLayer(loss.factor, grown(matrix, loss, growth))
+        return TreeLayer(loss.factor, grow_trees(matrix, loss, growth))
 
     def _times(self, flat: npt.NDArray[np.float32], layers: Sequence[TreeLayer]) -> Float64Array:
         """The expected times of statements [statements, features]."""
-        times = estimated_cycles(flat)
+        times = estimate_cycles(flat)
         if not len(flat):
             return times
         for layer in layers:

@@ -1,4 +1,4 @@
-"""What was measured, kept for ever.
+"""The records of all that was measured.
 
 In: one `Record` for each trial. Out: what need not be measured again, and the best program.
 """
@@ -7,10 +7,10 @@ from ansorc.search.record.database import KernelThreads, Records
 from ansorc.search.record.lines import ImportSummary, export_lines, import_lines
 from ansorc.search.record.record import Environment, Record, current_environment
 from ansorc.search.record.store import (
-    RecordPlace,
+    RecordLocation,
     RecordUrl,
     is_missing,
-    place_of,
+    parse_record_uri,
     text_of,
 )
 
@@ -19,13 +19,13 @@ __all__ = [
     "ImportSummary",
     "KernelThreads",
     "Record",
-    "RecordPlace",
+    "RecordLocation",
     "RecordUrl",
     "Records",
     "current_environment",
     "export_lines",
     "import_lines",
     "is_missing",
-    "place_of",
+    "parse_record_uri",
     "text_of",
 ]

@@ -16,11 +16,11 @@ from ansorc.search.record.record import Environment, Record
 from ansorc.search.record.schema import DamageError, connect
 from ansorc.search.record.store import (
     FileStore,
-    RecordPlace,
+    RecordLocation,
     RecordStore,
     RecordUrl,
     StoreStatement,
-    place_of,
+    parse_record_uri,
 )
 from ansorc.search.task import Task
 
@@ -66,7 +66,7 @@ class OtherEnvironments:
 
 @dataclass(frozen=True)
 class Holding:
-    """What a file holds of a task in one environment."""
+    """The records of a task in one environment, counted."""
 
     task_key: str
     name: str
@@ -148,9 +148,12 @@ class Records:
         """Write `record` to disk."""
         self._store.write([_environment(record.environment), (_UPSERT, _row(record))])
 
-    def keep_threads(self, environment: Environment, found: Sequence[KernelThreads]) -> None:
-        """Note how many threads each program of `found` gets in a network; earlier ones go."""
-        rows = [(one.task_key, environment.key, one.program_key, one.threads) for one in found]
+    def keep_threads(self, environment: Environment, chosen: Sequence[KernelThreads]) -> None:
+        """Note how many threads each program of `chosen` gets in a network; earlier ones go."""
+        rows = [
+            (choice.task_key, environment.key, choice.program_key, choice.threads)
+            for choice in chosen
+        ]
         self._store.write([_environment(environment), *((_THREADS, row) for row in rows)])
 
     def threads(self, environment: Environment) -> dict[str, KernelThreads]:
@@ -196,13 +199,13 @@ class Records:
             "LEFT JOIN environments ON environments.key = environment_key LEFT JOIN tasks "
             "ON tasks.key = task_key WHERE programs > 0 ORDER BY task_key, environment_key"
         )
-        found: list[Holding] = []
+        holdings: list[Holding] = []
         for key, _, count, timed, text, target, name in self._store.rows(query, ()):
             with intact(self.path):
                 environment = Environment.from_json(text)
                 best = self.best(key, environment)
-                found.append(Holding(key, name, target, environment, count, count - timed, best))
-        return found
+                holdings.append(Holding(key, name, target, environment, count, count - timed, best))
+        return holdings
 
     def task_keys(self) -> list[str]:
         """Return the keys of the tasks in the file."""
@@ -289,8 +292,8 @@ class Records:
             "WHERE task_key = ? AND environment_key != ? AND programs > 0 ORDER BY environment_key"
         )
         rows = list(self._store.rows(query, (task_key, environment.key)))
-        found = tuple(Environment.from_json(row[0]) for row in rows)
-        return OtherEnvironments(sum(int(row[1]) for row in rows), found)
+        environments = tuple(Environment.from_json(row[0]) for row in rows)
+        return OtherEnvironments(sum(int(row[1]) for row in rows), environments)
 
     def count(self) -> int:
         """Return how many records there are."""
@@ -302,10 +305,10 @@ def open_store(
     path: str | os.PathLike[str] | RecordUrl, *, create: bool = True, read_only: bool = False
 ) -> tuple[RecordStore, tuple[str, ...]]:
     """Return what keeps the records at `path`, and what was changed there, as `Records.open`."""
-    place = place_of(path)
-    if not isinstance(place, RecordUrl):
-        connection, notes = connect(place, create=create and not read_only, read_only=read_only)
-        return FileStore(place, connection), notes
+    location = parse_record_uri(path)
+    if not isinstance(location, RecordUrl):
+        connection, notes = connect(location, create=create and not read_only, read_only=read_only)
+        return FileStore(location, connection), notes
     try:  # here, not with ansorc: it is an extra, and takes a third of a second
         server = import_module("ansorc.search.record.server_store")
         import_module("psycopg")
@@ -314,7 +317,7 @@ def open_store(
             f"records by PostgreSQL need SQLAlchemy and psycopg ({error}); "
             "pip install 'ansorc[postgresql]'"
         ) from error
-    store = server.ServerStore(place, create=create, read_only=read_only)
+    store = server.ServerStore(location, create=create, read_only=read_only)
     return cast("RecordStore", store), store.notes
 
 
@@ -357,7 +360,7 @@ ROW_FAULTS = (AnsorcError, ValueError, KeyError, TypeError, RecursionError)
 
 
 @contextmanager
-def intact(path: RecordPlace) -> Generator[None]:
+def intact(path: RecordLocation) -> Generator[None]:
     """Turn what a row with bytes of chance provokes into a RecordError of one sentence."""
     try:
         yield

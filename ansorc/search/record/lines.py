@@ -17,7 +17,7 @@ from ansorc.search.task import Task
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What `import_lines` took and what it left."""
+    """Counts of the lines that `import_lines` took and left."""
 
     records: int
     tasks: int
@@ -39,11 +39,11 @@ def export_lines(records: Records, path: Path) -> int:
             for task in records.tasks():
                 file.write(json.dumps({"define": task.to_json()}) + "\n")
                 pairs = zip(task.dag.canonical.params, task.dag.params, strict=True)
-                names[task.key] = {one.name: own.name for one, own in pairs}
+                names[task.key] = {stored.name: here.name for stored, here in pairs}
             for key in records.task_keys():
-                own, decisions = names.get(key, {}), records.decisions(key)
+                here, decisions = names.get(key, {}), records.decisions(key)
                 for number, record in enumerate(records.all(key), 1):
-                    packed = [own.get(tensor, tensor) for tensor in record.packed_before]
+                    packed = [here.get(tensor, tensor) for tensor in record.packed_before]
                     fields = {**record.to_json(), "packed_before": packed}
                     file.write(json.dumps(fields) + "\n")
                     count += 1
@@ -52,9 +52,9 @@ def export_lines(records: Records, path: Path) -> int:
                             won = decision.program_key
                             file.write(_ChosenProgram(key, won, decision.environment).to_line())
             for environment in records.environments():
-                for found in records.threads(environment).values():
+                for choice in records.threads(environment).values():
                     chosen = _ChosenProgram(
-                        found.task_key, found.program_key, environment, found.threads
+                        choice.task_key, choice.program_key, environment, choice.threads
                     )
                     file.write(chosen.to_line())
     except OSError as error:
@@ -104,8 +104,8 @@ def _add_in_order(records: Records, items: Sequence[_LineItem]) -> None:
             records.add(item)
             added[item.task_key, item.environment.key, item.program_key] = item
         elif isinstance(item, _ChosenProgram) and not item.is_winner:
-            found = KernelThreads(item.task_key, item.program_key, item.threads)
-            records.keep_threads(item.environment, [found])
+            choice = KernelThreads(item.task_key, item.program_key, item.threads)
+            records.keep_threads(item.environment, [choice])
         elif isinstance(item, _ChosenProgram):
             winner = added.get((item.task_key, item.environment.key, item.program_key))
             if winner is not None:
@@ -160,14 +160,14 @@ _LineItem: TypeAlias = Task | Record | _ChosenProgram
 
 
 def _parse(line: str, tasks: dict[str, Task]) -> _LineItem:
-    """What a line holds; a task is added to `tasks`, those by whose definitions steps are named."""
+    """Return the content of a line; a task is added to `tasks`, whose definitions name steps."""
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"not JSON ({error})") from error
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise RecordError("not a JSON object")
-    fields = cast("dict[str, object]", found)
+    fields = cast("dict[str, object]", parsed)
     if "define" in fields:
         task = Task.from_json(str(fields["define"]))
         tasks[task.key] = task

@@ -21,7 +21,7 @@ from ansorc.target import Target, cpu_model, detect
 
 @dataclass(frozen=True)
 class Environment:
-    """What must be equal for two times to be comparable: times of another machine are not."""
+    """The settings that must be equal for two times to be comparable, the machine among them."""
 
     cpu: str
     """The model name that the CPU gives itself, or the GPU."""
@@ -88,7 +88,7 @@ CANONICAL = "canonical"
 
 @dataclass(frozen=True)
 class Record:
-    """What came of measuring one program of one task in one environment."""
+    """The outcome of measuring one program of one task in one environment."""
 
     task_key: str
     program_key: str
@@ -149,15 +149,15 @@ class Record:
         )
         if (failure := result.failure) is not None:
             return replace(base, failure=failure.kind, message=failure.message)
-        found = result.measurement
-        assert found is not None
+        measurement = result.measurement
+        assert measurement is not None
         return replace(
             base,
-            median_s=found.median_s,
-            spread_s=found.spread_s,
-            repeats=len(found.seconds),
-            message=f"{found.note}{DATA}{data}".lstrip() if data else found.note,
-            checked=found.checked,
+            median_s=measurement.median_s,
+            spread_s=measurement.spread_s,
+            repeats=len(measurement.seconds),
+            message=f"{measurement.note}{DATA}{data}".lstrip() if data else measurement.note,
+            checked=measurement.checked,
         )
 
     @property

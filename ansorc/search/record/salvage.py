@@ -32,7 +32,7 @@ from ansorc.search.record.schema import (
     log_of,
     migrate_to,
     transaction,
-    translated,
+    translate_errors,
 )
 from ansorc.search.task import Task
 
@@ -266,7 +266,10 @@ def _read_by_sql(copy: Path) -> _StillRead:
 def _write(output: Path, version: int, rows: _Rows, choices: dict[str, list[TableRow]]) -> None:
     """Make a record file of `version` of the rows, and bring it up to date."""
     ordered = sorted(rows.records.values(), key=lambda row: _number(row[0]))
-    with translated(output), closing(sqlite3.connect(output, isolation_level=None)) as connection:
+    with (
+        translate_errors(output),
+        closing(sqlite3.connect(output, isolation_level=None)) as connection,
+    ):
         with transaction(connection):
             migrate_to(connection, version)
             _insert(connection, "tasks", list(rows.tasks.values()))

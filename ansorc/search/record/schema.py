@@ -39,7 +39,7 @@ def name_canonically(connection: sqlite3.Connection) -> str:
         names = Names(task.dag)
         query = "SELECT id, program_key, steps FROM records WHERE task_key = ? AND function = ''"
         for number, key, steps in connection.execute(query, row[:1]).fetchall():
-            program = _translated(names, steps)
+            program = _translate(names, steps)
             counts[program is not None] += 1
             _rewrite(connection, row[0], (number, key), program)
         _move(connection, row[0], task.key)
@@ -59,14 +59,14 @@ def with_canonical_names(record: Record, task: Task | None) -> Record:
 
     It is set aside, as in `name_canonically`, where these are not its names.
     """
-    program = None if task is None else _translated(Names(task.dag), record.steps)
+    program = None if task is None else _translate(Names(task.dag), record.steps)
     if record.function or program is None:
         aside = record.task_key if record.function else SET_ASIDE + record.task_key
         return replace(record, task_key=aside)
     return replace(record, steps=program.steps, program_key=program.key)
 
 
-def _translated(names: Names, steps: str) -> ProgramText | None:
+def _translate(names: Names, steps: str) -> ProgramText | None:
     try:
         return ProgramText.encode(ProgramText(steps).written_steps, names)
     except AnsorcError:
@@ -162,7 +162,7 @@ _RUN_SECONDS = "ALTER TABLE records ADD COLUMN run_s REAL NOT NULL DEFAULT 0.0"
 _KNOWN = "ALTER TABLE records ADD COLUMN known INTEGER NOT NULL DEFAULT 0"
 
 
-def _made_by(statements: str) -> Migration:
+def _migration_of(statements: str) -> Migration:
     def migrate(connection: sqlite3.Connection) -> str:
         for statement in filter(str.strip, statements.split(";")):
             connection.execute(statement)
@@ -176,7 +176,7 @@ def _keep_totals(connection: sqlite3.Connection) -> str:
     for number, (event, then) in enumerate(COUNTS):
         name = f"totals_{number}"
         connection.execute(f"CREATE TRIGGER {name} AFTER {event} ON records BEGIN {then} END")
-    return _made_by(_TOTALS)(connection)
+    return _migration_of(_TOTALS)(connection)
 
 
 def _rename_environments(connection: sqlite3.Connection) -> str:
@@ -206,13 +206,13 @@ Migration: TypeAlias = Callable[[sqlite3.Connection], str]
 """Changes the tables and what they hold; returns what the user should know of it, or nothing."""
 
 MIGRATIONS: tuple[Migration, ...] = (
-    _made_by(_TABLES),
-    _made_by(_WINNERS),
-    _made_by(_RUN_SECONDS),
+    _migration_of(_TABLES),
+    _migration_of(_WINNERS),
+    _migration_of(_RUN_SECONDS),
     _rename_environments,
-    _made_by(_KNOWN),
+    _migration_of(_KNOWN),
     name_canonically,
-    _made_by(_KERNEL_THREADS),
+    _migration_of(_KERNEL_THREADS),
     _keep_totals,
 )
 """What makes a file of version N + 1 of one of version N, in the place N; an empty file has 0."""
@@ -232,10 +232,10 @@ def connect(
         raise RecordError(f"{path} is a directory; give the path of a record file")
     if not create and not path.exists():
         raise RecordError(f"there is no record file {path}; `ansorc tune` makes one")
-    with translated(path):
+    with translate_errors(path):
         if read_only:
             return _reader(path), ()
-        connection = _opened(path, "mode=rwc")
+        connection = _open(path, "mode=rwc")
         try:
             version = _version_of(connection, path)
             _write_ahead(connection)
@@ -252,7 +252,7 @@ SQLITE_FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 
 @contextmanager
-def translated(path: Path) -> Generator[None]:
+def translate_errors(path: Path) -> Generator[None]:
     """Turn an error of SQLite on `path` into a RecordError of one clear sentence."""
     try:
         yield
@@ -292,7 +292,7 @@ def address(path: Path, options: str) -> str:
     return f"{path.absolute().as_uri()}?{options}"
 
 
-def _opened(path: Path, options: str) -> sqlite3.Connection:
+def _open(path: Path, options: str) -> sqlite3.Connection:
     return sqlite3.connect(
         address(path, options), timeout=_BUSY_TIMEOUT_S, isolation_level=None, uri=True
     )
@@ -300,7 +300,7 @@ def _opened(path: Path, options: str) -> sqlite3.Connection:
 
 def _reader(path: Path) -> sqlite3.Connection:
     """A connection that changes nothing."""
-    connection = _opened(path, "mode=ro")
+    connection = _open(path, "mode=ro")
     try:
         try:
             version = _version_of(connection, path)
@@ -309,7 +309,7 @@ def _reader(path: Path) -> sqlite3.Connection:
             if not is_locked_out or log_of(path).exists():
                 raise
             connection.close()  # no locks can be made beside the file: nobody else writes there
-            connection = _opened(path, "immutable=1")
+            connection = _open(path, "immutable=1")
             version = _version_of(connection, path)
         if version < SCHEMA_VERSION:
             copy = sqlite3.connect("", isolation_level=None)  # of a file that SQLite removes
@@ -366,8 +366,8 @@ def _migrate(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 def migrate_to(connection: sqlite3.Connection, version: int) -> tuple[str, ...]:
     """Do the migrations up to `version` that are missing, in a transaction that is open."""
-    own = _pragma(connection, "user_version")  # another process may have been faster
-    notes = [migrate(connection) for migrate in MIGRATIONS[own:version]]
+    present = _pragma(connection, "user_version")  # another process may have been faster
+    notes = [migrate(connection) for migrate in MIGRATIONS[present:version]]
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {version}")
     return tuple(filter(None, notes))
@@ -394,7 +394,7 @@ _OF_DAMAGE = ("malformed", "corrupt", "unreadable", "not decode", "no such")
 def in_words(error: Exception) -> str:
     """Return what SQLite says, in one line: it may quote a damaged file."""
     text = "unreadable text in its tables" if isinstance(error, UnicodeDecodeError) else str(error)
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _explain(path: str, text: str) -> str:

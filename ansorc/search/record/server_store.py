@@ -62,7 +62,7 @@ class ServerStore:
         except (SQLAlchemyError, ValueError) as error:
             raise RecordError(f"{url} is no URL of a database: {_line(error)}") from error
         try:
-            self._done(lambda connection: self._prepare(connection, create, read_only))
+            self._transact(lambda connection: self._prepare(connection, create, read_only))
         except BaseException:
             self.close()
             raise
@@ -75,7 +75,7 @@ class ServerStore:
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[StoredRow]:
         """Return the rows that `query` finds."""
-        return self._done(lambda connection: _found(connection, query, parameters))
+        return self._transact(lambda connection: _fetch(connection, query, parameters))
 
     def each(self, query: str) -> Iterator[StoredRow]:
         """Yield the rows that `query` finds, some at a time."""
@@ -95,7 +95,7 @@ class ServerStore:
             for query, parameters in statements:
                 connection.exec_driver_sql(_driver_text(query), _driver_values(parameters))
 
-        self._done(do)
+        self._transact(do)
 
     def merge(self, source: Path, statements: Sequence[str]) -> tuple[int, int]:
         """Do `statements` or none on the tables here and those of a file, as temporary ones."""
@@ -106,7 +106,7 @@ class ServerStore:
                 for table in TABLES:
                     _copy(connection, file, table)
             before = _count(connection, "records")
-            (offset,) = _found(connection, _LAST)
+            (offset,) = _fetch(connection, _LAST)
             for statement in statements:
                 text = statement.replace("source.", "source_").replace("main.", "ansorc.")
                 values = _driver_values(offset) if "?" in text else ()
@@ -114,7 +114,7 @@ class ServerStore:
             connection.exec_driver_sql(_GO_ON)
             return _count(connection, "source_records"), _count(connection, "records") - before
 
-        return self._done(do, is_repeatable=False)
+        return self._transact(do, is_repeatable=False)
 
     def shrink(self) -> None:
         """Do nothing: PostgreSQL does that by itself."""
@@ -123,8 +123,8 @@ class ServerStore:
         """Close the connection."""
         self._engine.dispose()
 
-    def _done(self, act: Callable[[Connection], T], *, is_repeatable: bool = True) -> T:
-        """What `act` returns, done in a transaction, on another connection if one is lost."""
+    def _transact(self, act: Callable[[Connection], T], *, is_repeatable: bool = True) -> T:
+        """Run `act` in a transaction, on another connection if one is lost; return its result."""
         begin = time.monotonic()
         while True:
             try:
@@ -140,12 +140,12 @@ class ServerStore:
         """See that there are tables of this version."""
         if not read_only:
             _take_turn(connection)
-        if _found(connection, "SELECT to_regclass('ansorc.about')") == [(None,)]:
+        if _fetch(connection, "SELECT to_regclass('ansorc.about')") == [(None,)]:
             if read_only or not create:
                 raise RecordError(f"{self._url} has no records; `ansorc tune` makes the tables")
             for statement in _definitions():
                 connection.exec_driver_sql(statement)
-        ((version,),) = _found(connection, "SELECT version FROM about")
+        ((version,),) = _fetch(connection, "SELECT version FROM about")
         if version > SCHEMA_VERSION or (version < SCHEMA_VERSION and read_only):
             words = "a newer ansorc", "update ansorc"
             if version < SCHEMA_VERSION:
@@ -168,15 +168,15 @@ def _take_turn(connection: Connection) -> None:
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def _found(
+def _fetch(
     connection: Connection, query: str, parameters: Sequence[object] = ()
 ) -> list[StoredRow]:
-    found = connection.exec_driver_sql(_driver_text(query), _driver_values(parameters))
-    return [tuple(row) for row in found]
+    result = connection.exec_driver_sql(_driver_text(query), _driver_values(parameters))
+    return [tuple(row) for row in result]
 
 
 def _count(connection: Connection, table: str) -> int:
-    return int(_found(connection, f"SELECT count(*) FROM {table}")[0][0])
+    return int(_fetch(connection, f"SELECT count(*) FROM {table}")[0][0])
 
 
 def _driver_text(query: str) -> str:
@@ -186,8 +186,8 @@ def _driver_text(query: str) -> str:
 def _driver_values(values: Sequence[object]) -> tuple[object, ...]:
     """The values as the driver takes them: PostgreSQL keeps no NUL in a text."""
     return tuple(
-        one.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(one, str) else one
-        for one in values
+        value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+        for value in values
     )
 
 
@@ -248,7 +248,7 @@ _DIALECT = (
 
 def _migrate(connection: Connection, version: int) -> tuple[str, ...]:
     """Bring the tables up to date as those of a file, in memory; return what is to be known."""
-    ((last,),) = _found(connection, _LAST)
+    ((last,),) = _fetch(connection, _LAST)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         migrate_to(model, version)
         there = {name for (name,) in model.execute("SELECT name FROM sqlite_master")}
@@ -257,15 +257,15 @@ def _migrate(connection: Connection, version: int) -> tuple[str, ...]:
             marks = ", ".join("?" * len(rows.keys()))
             model.executemany(f"INSERT INTO {table} VALUES ({marks})", map(tuple, rows))
         notes = migrate_to(model, SCHEMA_VERSION)
-        granted = _found(connection, _GRANTED)
-        for (table,) in _found(connection, _NAMES):
+        granted = _fetch(connection, _GRANTED)
+        for (table,) in _fetch(connection, _NAMES):
             connection.exec_driver_sql(f"DROP TABLE {table} CASCADE")
         for statement in _definitions():
             connection.exec_driver_sql(statement)
         for table in TABLES:
             _fill(connection, model, table, table)
-    _found(connection, "SELECT setval('records_id_seq', ?)", (max(last, 1),))
-    kept = {name for (name,) in _found(connection, _NAMES)}
+    _fetch(connection, "SELECT setval('records_id_seq', ?)", (max(last, 1),))
+    kept = {name for (name,) in _fetch(connection, _NAMES)}
     for right, table, role in granted:
         if table in kept:
             connection.exec_driver_sql(f"GRANT {right} ON {table} TO {role}")
@@ -273,7 +273,7 @@ def _migrate(connection: Connection, version: int) -> tuple[str, ...]:
 
 
 def _definitions() -> list[str]:
-    """What makes the tables of a new record file, in the dialect of PostgreSQL."""
+    """Return what makes the tables of a new record file, in the dialect of PostgreSQL."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         migrate_to(model, SCHEMA_VERSION)
         query = (

@@ -1,4 +1,4 @@
-"""What keeps the tables of records, and where: an SQLite file, or a database of PostgreSQL.
+"""Stores of the tables of records: an SQLite file, or a database of PostgreSQL.
 
 Both have the same tables (`schema.py`) and take the same SQL; parameters are question marks.
 """
@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from ansorc.errors import RecordError
-from ansorc.search.record.schema import address, transaction, translated
+from ansorc.search.record.schema import address, transaction, translate_errors
 
 _SCHEMES = ("postgresql", "postgresql+psycopg")
 
@@ -44,10 +44,10 @@ class RecordUrl:
         return urlsplit(self.text).path.strip("/") or "postgresql"
 
 
-RecordPlace: TypeAlias = Path | RecordUrl
+RecordLocation: TypeAlias = Path | RecordUrl
 
 
-def place_of(given: str | os.PathLike[str] | RecordUrl) -> RecordPlace:
+def parse_record_uri(given: str | os.PathLike[str] | RecordUrl) -> RecordLocation:
     """Return the place that a path or the text of a URL names.
 
     Raise RecordError for a URL of something else than PostgreSQL.
@@ -73,21 +73,21 @@ def place_of(given: str | os.PathLike[str] | RecordUrl) -> RecordPlace:
     return RecordUrl(text)
 
 
-def text_of(place: RecordPlace) -> str:
-    """Return what `place_of` makes `place` of, in any directory; it may hold a password."""
-    return place.text if isinstance(place, RecordUrl) else str(place.absolute())
+def text_of(location: RecordLocation) -> str:
+    """Return a text of which `parse_record_uri` makes `location`; it may hold a password."""
+    return location.text if isinstance(location, RecordUrl) else str(location.absolute())
 
 
-def is_missing(place: RecordPlace) -> bool:
+def is_missing(location: RecordLocation) -> bool:
     """Whether `place` is a file that is not there; a server is asked when it is opened."""
-    return isinstance(place, Path) and not place.exists()
+    return isinstance(location, Path) and not location.exists()
 
 
 class RecordStore(Protocol):
     """Tables that several processes may read and write at once; all methods raise RecordError."""
 
     @property
-    def place(self) -> RecordPlace:
+    def place(self) -> RecordLocation:
         """Where the tables are."""
         ...
 
@@ -131,30 +131,30 @@ class FileStore:
         self._path, self._connection = path, connection
 
     @property
-    def place(self) -> RecordPlace:
+    def place(self) -> RecordLocation:
         """The file's path."""
         return self._path
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[StoredRow]:
         """Return the rows that `query` finds."""
-        with translated(self._path):
+        with translate_errors(self._path):
             return self._connection.execute(query, tuple(parameters)).fetchall()
 
     def each(self, query: str) -> Iterator[StoredRow]:
         """Yield the rows that `query` finds, page by page."""
-        with translated(self._path):
+        with translate_errors(self._path):
             yield from self._connection.execute(query)
 
     def write(self, statements: Sequence[StoreStatement]) -> None:
         """Do all statements or none."""
-        with translated(self._path), transaction(self._connection):
+        with translate_errors(self._path), transaction(self._connection):
             for query, parameters in statements:
                 self._connection.execute(query, tuple(parameters))
 
     def merge(self, source: Path, statements: Sequence[str]) -> tuple[int, int]:
         """Do `statements` or none on this file as `main` and another one as `source`."""
         connection = self._connection
-        with translated(self._path):
+        with translate_errors(self._path):
             connection.execute(f"PRAGMA cache_size = {-_CACHE_KB}")
             connection.execute("ATTACH DATABASE ? AS source", (address(source, "mode=ro"),))
             try:
@@ -170,7 +170,7 @@ class FileStore:
 
     def shrink(self) -> None:
         """Give back the room of what was dropped to the file system."""
-        with translated(self._path):
+        with translate_errors(self._path):
             self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -22,9 +22,9 @@ from ansorc.search.record.schema import (
     connect,
     in_words,
     transaction,
-    translated,
+    translate_errors,
 )
-from ansorc.search.record.store import FileStore, RecordPlace, RecordStore, RecordUrl
+from ansorc.search.record.store import FileStore, RecordLocation, RecordStore, RecordUrl
 
 _BETTER = """(
     CASE WHEN {0}.failure IN ('wrong result', 'crash') THEN 1 ELSE 0 END, {0}.checked, {0}.created
@@ -66,9 +66,9 @@ _MERGE = (
 
 @dataclass(frozen=True)
 class MergeSummary:
-    """What came of merging one file into another."""
+    """The outcome of merging one file into another."""
 
-    path: RecordPlace
+    path: RecordLocation
     read: int
     """Records that the file has."""
     added: int
@@ -77,7 +77,7 @@ class MergeSummary:
     """What was lost of a damaged file."""
 
 
-def merge(output: RecordPlace, files: Sequence[RecordPlace]) -> list[MergeSummary]:
+def merge(output: RecordLocation, files: Sequence[RecordLocation]) -> list[MergeSummary]:
     """Add what the record `files` hold to the one at `output`, which is made if it is missing.
 
     Each may be a database, too. Of a program that two have in one environment the record stays that
@@ -93,16 +93,16 @@ def merge(output: RecordPlace, files: Sequence[RecordPlace]) -> list[MergeSummar
             open_store(path, read_only=True)[0].close()
     store, _ = open_store(output)
     with closing(store):
-        return [_merged(store, path) for path in files]
+        return [_merge(store, path) for path in files]
 
 
-def _is_same(one: RecordPlace, other: RecordPlace) -> bool:
-    if isinstance(one, RecordUrl) or isinstance(other, RecordUrl):
-        return one == other
-    return one.resolve() == other.resolve()
+def _is_same(left: RecordLocation, right: RecordLocation) -> bool:
+    if isinstance(left, RecordUrl) or isinstance(right, RecordUrl):
+        return left == right
+    return left.resolve() == right.resolve()
 
 
-def _merged(store: RecordStore, path: RecordPlace) -> MergeSummary:
+def _merge(store: RecordStore, path: RecordLocation) -> MergeSummary:
     with _current(path) as (source, notes):
         return MergeSummary(path, *store.merge(source, _MERGE), notes)
 
@@ -113,7 +113,7 @@ def _copy_rows(source: RecordStore, copy: Path) -> None:
     Others may write to it meanwhile: what a row refers to is read after it.
     """
     writer, _ = connect(copy, create=True)
-    with closing(writer), translated(copy), transaction(writer):
+    with closing(writer), translate_errors(copy), transaction(writer):
         for table in reversed(TABLES):
             for row in source.each(f"SELECT * FROM {table}"):
                 marks = ", ".join("?" * len(row))
@@ -121,7 +121,7 @@ def _copy_rows(source: RecordStore, copy: Path) -> None:
 
 
 @contextmanager
-def _current(path: RecordPlace) -> Generator[tuple[Path, tuple[str, ...]]]:
+def _current(path: RecordLocation) -> Generator[tuple[Path, tuple[str, ...]]]:
     """A file of this version that holds what there is at `path`, and what was lost."""
     with TemporaryDirectory() as directory:
         copy = Path(directory) / "copy.db"
@@ -159,12 +159,12 @@ def _is_own_file(reader: sqlite3.Connection) -> bool:
 
 
 def _complaint(reader: sqlite3.Connection) -> str:
-    """What SQLite finds wrong with the pages, in one line; nothing if they are well."""
+    """Return what SQLite finds wrong with the pages, in one line; nothing if they are well."""
     try:
-        found = [str(row[0]) for row in reader.execute("PRAGMA quick_check(1)")]
+        complaints = [str(row[0]) for row in reader.execute("PRAGMA quick_check(1)")]
     except SQLITE_FAULTS as error:
         return in_words(error)
-    return "" if found == ["ok"] else " ".join(" ".join(found).split())[:200]
+    return "" if complaints == ["ok"] else " ".join(" ".join(complaints).split())[:200]
 
 
 @dataclass(frozen=True)
@@ -182,14 +182,14 @@ class Stale:
         return self.set_aside + sum(self.versions.values())
 
 
-def stale(path: RecordPlace) -> Stale:
+def stale(path: RecordLocation) -> Stale:
     """Return what `prune` would drop of the records at `path`."""
     store, _ = open_store(path, read_only=True)
     with closing(store):
         return _stale(store)
 
 
-def prune(path: RecordPlace) -> Stale:
+def prune(path: RecordLocation) -> Stale:
     """Drop what is stale from the records at `path`, and what only that refers to.
 
     A file gets smaller by it. Return what was dropped. A winner goes with its record; then the
@@ -197,10 +197,10 @@ def prune(path: RecordPlace) -> Stale:
     """
     store, _ = open_store(path, create=False)
     with closing(store):
-        found = _stale(store)
-        store.write([(text, _kept() if "?" in text else ()) for text in _PRUNE])
+        stale = _stale(store)
+        store.write([(text, _current_only() if "?" in text else ()) for text in _PRUNE])
         store.shrink()
-        return found
+        return stale
 
 
 _ASIDE = f"task_key LIKE '{SET_ASIDE}%'"
@@ -222,29 +222,29 @@ _PRUNE = (
 )
 
 
-def _kept() -> tuple[str]:
+def _current_only() -> tuple[str]:
     return (current_version(),)
 
 
 def _stale(store: RecordStore) -> Stale:
     ((aside,),) = store.rows(f"SELECT count(*) FROM records WHERE {_ASIDE}")
     query = f"SELECT version, count(*) FROM records WHERE NOT {_ASIDE} AND version != ? "
-    rows = store.rows(f"{query} GROUP BY version ORDER BY version", _kept())
+    rows = store.rows(f"{query} GROUP BY version ORDER BY version", _current_only())
     return Stale(int(aside), {str(version): int(count) for version, count in rows})
 
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What became of a record file since it was written."""
+    """The state of a record file, beside what was written."""
 
-    path: RecordPlace
+    path: RecordLocation
     records: int
     tasks: int
     faults: tuple[str, ...]
     """What is wrong with it, for people; nothing if every row is what was written."""
 
 
-def verify(path: RecordPlace) -> FileCheck:
+def verify(path: RecordLocation) -> FileCheck:
     """Hold every page and every row of the records at `path` against what was written.
 
     Keys are hashes of what they stand for, so a changed byte of a program or task is found; of a
@@ -277,10 +277,10 @@ def _row_check(store: RecordStore) -> FileCheck:
     for row in store.each(query):
         count += 1
         bad_records += not is_record(row)
-    for found, what in ((bad_records, "records"), (bad_tasks, "tasks"),
+    for bad, what in ((bad_records, "records"), (bad_tasks, "tasks"),
                         (bad_environments, "environments")):  # fmt: skip
-        if found:
-            faults.append(f"{found} {what} are not what was written")
+        if bad:
+            faults.append(f"{bad} {what} are not what was written")
     if store.rows(_MISCOUNTED):
         faults.append("the numbers of records are not what was written")
     return FileCheck(store.place, count, len(tasks), tuple(faults))

@@ -15,11 +15,11 @@ from ansorc.schedule.stage import At, AxisKind, Loop, Making, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import ComputeAt, ComputeInline
 from ansorc.search.sketch.loops import (
-    marked,
-    marked_last,
+    annotate,
+    annotate_last,
+    find_transposed_axis,
     parallel_loops,
-    shaped,
-    transposed_axis,
+    reorder_loops,
 )
 from ansorc.search.sketch.predicates import is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
@@ -51,9 +51,9 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
         for reader in partial.state.readers(name)
     )
     placed: list[PartialSketch] = []
-    for place in _places(partial, stage):
+    for location in _places(partial, stage):
         try:
-            candidate = place_at(partial, name, place)
+            candidate = place_at(partial, name, location)
         except ScheduleError:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
         made = candidate.stage(name)
@@ -85,13 +85,15 @@ def _is_repeated(state: State, stage: Stage) -> bool:
     return False
 
 
-def place_at(partial: PartialSketch, name: str, place: LoopRef | str) -> PartialSketch:
+def place_at(partial: PartialSketch, name: str, location: LoopRef | str) -> PartialSketch:
     """Return the sketch with `name` at a loop, or "root" or "inline"."""
-    if place == "root":
+    if location == "root":
         return partial.with_trace(f"{name} at root")
-    if isinstance(place, str):
+    if isinstance(location, str):
         return partial.then(ComputeInline(name)).with_trace(f"inline {name}")
-    return partial.then(ComputeAt(name, *place)).with_trace(f"{name} at {place[0]}.{place[1]}")
+    return partial.then(ComputeAt(name, *location)).with_trace(
+        f"{name} at {location[0]}.{location[1]}"
+    )
 
 
 def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
@@ -108,7 +110,10 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
         return ["root", *loops, *inline]
     if _is_moved_once(partial, stage):
         (reader,) = partial.state.readers(stage.name)
-        if isinstance(reader.op.body, Select) and transposed_axis(partial, stage.op) is not None:
+        if (
+            isinstance(reader.op.body, Select)
+            and find_transposed_axis(partial, stage.op) is not None
+        ):
             return ["root", *loops, *inline]  # in blocks; then the border may be read in place
         return [*inline, *loops, "root"]
     return [*loops, "root", *inline]
@@ -198,7 +203,7 @@ class Placement:
     """Marks the last loop of a stage."""
 
 
-def completed(
+def place_stages(
     sketch: Sketch,
     max_locations: int,
     unroll_limits: tuple[int, ...] = UNROLL_LIMITS,
@@ -220,7 +225,7 @@ def completed(
     if placement is BEST_PLACES and is_pipeline(first):
         made = [*_grouped(first), *made]
     return tuple(
-        _annotate(marked(partial, placement.marked_last), unroll_limits) for partial in made
+        _annotate(annotate(partial, placement.marked_last), unroll_limits) for partial in made
     )
 
 
@@ -234,7 +239,7 @@ def _grouped(first: PartialSketch) -> Iterator[PartialSketch]:
             if partial.stage(name).is_untouched:
                 partial = grouping.place(partial, name)
         for name in names:
-            partial = shaped(partial, name)
+            partial = reorder_loops(partial, name)
         if partial.state.steps not in made:
             made.add(partial.state.steps)
             yield partial
@@ -243,7 +248,7 @@ def _grouped(first: PartialSketch) -> Iterator[PartialSketch]:
 def _best_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
     """Return the most promising sketches with the stage `name` placed and its loops shaped."""
     ranked = [
-        (rank + position, shaped(placed, name))
+        (rank + position, reorder_loops(placed, name))
         for rank, partial in partials
         for position, placed in enumerate(placements(partial, name))
     ]
@@ -266,5 +271,5 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
     return partial.sketch(tuple(choices))
 
 
-BEST_PLACES = Placement(_best_placed, marked_last)
+BEST_PLACES = Placement(_best_placed, annotate_last)
 """The most promising places first."""

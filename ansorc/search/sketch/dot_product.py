@@ -213,7 +213,7 @@ def _column_sum_steps(partial: PartialSketch, op: ComputeOp, function: str) -> I
 
 
 def _with_panel(
-    partial: PartialSketch, weight: str, reader: str, place: tuple[str, str]
+    partial: PartialSketch, weight: str, reader: str, loop: tuple[str, str]
 ) -> PartialSketch:
     """Copy the columns of a tile's weights where they lie together, or compute them there."""
     panel = partial.state.find(weight)
@@ -222,4 +222,4 @@ def _with_panel(
         (panel,) = read.state.beyond(partial.state)
         partial = read
     last = tuple(axis.name for axis in panel.op.axes[-2:])
-    return partial.then(ComputeAt(panel.name, *place), Fuse(panel.name, last))
+    return partial.then(ComputeAt(panel.name, *loop), Fuse(panel.name, last))

@@ -33,7 +33,7 @@ MAX_UNROLLED = 64
 """Copies of a statement outside of register tiles that `always_unroll_inner` makes, at most."""
 
 
-def shaped(partial: PartialSketch, name: str) -> PartialSketch:
+def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     """Return the sketch with the loops of an untouched stage made ready to be vectorised.
 
     A root stage with little to run in parallel gets its contiguous axis split, and the contiguous
@@ -55,7 +55,7 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
         return _reorder(partial, name, _with_last(stage, along))
     if contiguous is None:
         return partial
-    across = transposed_axis(partial, stage.op)
+    across = find_transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
         return _in_blocks(partial, stage, across, contiguous)
     for number, axis in enumerate(stage.op.axes[:contiguous]):
@@ -77,7 +77,7 @@ def shaped(partial: PartialSketch, name: str) -> PartialSketch:
     return _reorder(partial, name, (*outer, *reduce, inner))
 
 
-def marked(
+def annotate(
     partial: PartialSketch, mark_last: Callable[[PartialSketch, Stage], PartialSketch]
 ) -> PartialSketch:
     """Return the sketch with the vectorised and unrolled loops of every stage marked.
@@ -100,7 +100,7 @@ def marked(
     return partial
 
 
-def marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
+def annotate_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the last loop of a stage vectorised, or else unrolled if it is short.
 
     A reduce loop is vectorised where the terms of one sum adjoin in memory.
@@ -160,7 +160,7 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     return contiguous_terms(op, max(lanes // 2, SHORTEST_ROW) if is_masked else lanes)
 
 
-def transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
+def find_transposed_axis(partial: PartialSketch, op: ComputeOp) -> int | None:
     """Return the place of an axis along which a load adjoins, where the results do not.
 
     None for reductions, where no load is so, and where a side is shorter than half a vector, or 4
@@ -226,7 +226,7 @@ def _in_blocks(partial: PartialSketch, stage: Stage, across: int, contiguous: in
     return _reorder(partial, op.name, (*outer, *inner))
 
 
-def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous: int) -> int:
+def _rows_together(partial: PartialSketch, stage: Stage, dimension: int, contiguous: int) -> int:
     """Return how many rows along an axis of a root stage belong together; 1 for none.
 
     What is reduced for groups of rows is read by a quotient: the group is a loop of its own. Short
@@ -236,7 +236,7 @@ def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous:
     sums = [each for each in state.stages if each.op.reduce_axes and each.is_untouched]
     if op.reduce_axes or not isinstance(stage.attach, Root) or not sums:
         return 1
-    axis, rows = op.axes[place], 1
+    axis, rows = op.axes[dimension], 1
     for reader in state.stages:
         accesses = reads_of(op, reader.op)
         for index in (i for each in sums for read in reads_of(reader.op, each.op) for i in read):
@@ -252,7 +252,7 @@ def _rows_together(partial: PartialSketch, stage: Stage, place: int, contiguous:
         return 1 if axis.extent % rows else rows
     is_short = op.axes[contiguous].extent <= SHORT_ROW_VECTORS * lanes
     is_fed = any(stage in state.readers(each.name) for each in sums)
-    is_near = place == contiguous - 1 and is_short and is_fed
+    is_near = dimension == contiguous - 1 and is_short and is_fed
     return max(n for n in divisors(axis.extent) if n <= lanes) if is_near else 1
 
 

@@ -16,7 +16,7 @@ from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import RegisterTile, Sketch
 
 
-def laid_out(sketch: Sketch) -> Sketch:
+def rewrite_layouts(sketch: Sketch) -> Sketch:
     """Return `sketch` with the layout of every constant that a tile reads rewritten.
 
     A constant that is not read by one stage alone, along its axes, stays as it is. (Paper, section
@@ -36,7 +36,7 @@ def laid_out(sketch: Sketch) -> Sketch:
     return replace(sketch, name=", ".join(words), steps=state.steps)
 
 
-def packed(sketch: Sketch) -> Iterator[Sketch]:
+def pack_operand(sketch: Sketch) -> Iterator[Sketch]:
     """Yield `sketch` with the vector operand of one of its tiles packed, for each such operand.
 
         for i0, j0, k0:                          for i0, j0, k0:

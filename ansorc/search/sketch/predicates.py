@@ -1,4 +1,4 @@
-"""What the rules ask about a stage of a sketch (the predicates of Table 1 of the paper).
+"""Predicates that the rules ask of a stage of a sketch (the predicates of Table 1 of the paper).
 
 Inlined stages are part of their readers' bodies here, so a consumer behind them is found directly.
 """

@@ -80,7 +80,7 @@ def vector_axis(op: ComputeOp) -> int | None:
 
 
 class Verdict(Enum):
-    """What a rule says to a stage."""
+    """The answer of a rule to a stage."""
 
     SKIP = "skip"
     """The rule does not apply."""

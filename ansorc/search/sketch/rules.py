@@ -19,9 +19,9 @@ from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.tiling import (
     SSRSRS,
     Tiling,
-    declared,
+    add_tile_vars,
+    apply_tiling,
     is_split,
-    tiled,
     variable_name,
 )
 from ansorc.search.sketch.windows import SHORT_WORK, repeated_by_inlining
@@ -80,8 +80,8 @@ class MultiLevelTiling:
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage tiled where it is."""
-        opened = declared(partial, partial.stage(stage), self.tiling)
-        yield tiled(opened, stage, self.tiling).with_trace(f"tile {stage}")
+        opened = add_tile_vars(partial, partial.stage(stage), self.tiling)
+        yield apply_tiling(opened, stage, self.tiling).with_trace(f"tile {stage}")
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ class MultiLevelTilingWithFusion:
         """Yield one sketch for each level of fusion."""
         consumer = fusible_consumer(partial, stage)
         assert consumer is not None
-        opened = declared(partial, partial.stage(stage), self.tiling)
+        opened = add_tile_vars(partial, partial.stage(stage), self.tiling)
         for level in self.tiling.fusible(self.levels):
-            yield fused(opened, stage, consumer, self.tiling, level)
+            yield fuse(opened, stage, consumer, self.tiling, level)
 
 
-def fused(
+def fuse(
     partial: PartialSketch, stage: str, consumer: Stage, tiling: Tiling, level: int
 ) -> PartialSketch:
     """Return the sketch with `stage` tiled inside tile `level` of `consumer`.
@@ -125,13 +125,13 @@ def fused(
     The tile variables of `stage` are declared.
     """
     axes = len(consumer.op.axes)
-    opened, levels = shared_tiles(partial, stage, consumer, axes, tiling, level)
+    opened, levels = share_tiles(partial, stage, consumer, axes, tiling, level)
     at = ComputeAt(stage, consumer.name, levels[level - 1][-1])
     words = f"tile {stage} in {consumer.name} at {level}"
-    return tiled(opened.then(at), stage, tiling, fused=level).with_trace(words)
+    return apply_tiling(opened.then(at), stage, tiling, fused=level).with_trace(words)
 
 
-def shared_tiles(
+def share_tiles(
     partial: PartialSketch, stage: str, consumer: Stage, axes: int, tiling: Tiling, level: int
 ) -> tuple[PartialSketch, list[list[str]]]:
     """Return the sketch with the first `axes` of a consumer in the outer tiles of `stage`.

@@ -56,11 +56,11 @@ class SimplifyConstIndices:
         candidate = partial.stage(stage)
         apart = (*hint_axes(candidate.op.hints, HINT), *periods(candidate.op))
         tiled = [axis for axis in candidate.op.axes if axis.name not in apart]
-        made, unrolled = unrolled_inside(partial, candidate, tiled)
+        made, unrolled = unroll_inside(partial, candidate, tiled)
         yield made.with_trace(f"unroll {' '.join(unrolled)} of {stage}")
 
 
-def unrolled_inside(
+def unroll_inside(
     partial: PartialSketch, stage: Stage, tiled: Sequence[Axis]
 ) -> tuple[PartialSketch, tuple[str, ...]]:
     """Return the sketch with what `stage` asks for unrolled around vectors, and those loops.

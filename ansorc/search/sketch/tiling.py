@@ -64,7 +64,7 @@ def is_split(axis: Axis) -> bool:
     return axis.extent > 1
 
 
-def declared(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSketch:
+def add_tile_vars(partial: PartialSketch, stage: Stage, tiling: Tiling) -> PartialSketch:
     """Return the sketch with the tile variables of `stage` added.
 
     Two axes may have lengths that do not divide, the vectorised one and the last before it: tails
@@ -98,7 +98,7 @@ def _variable(stage: Stage, axis: Axis, levels: int, limit: int) -> TileVariable
     return replace(variable, whole=whole_level(stage.op, axis, levels))
 
 
-def tiled(
+def apply_tiling(
     partial: PartialSketch, name: str, tiling: Tiling, fused: int = 0, rows_of: Stage | None = None
 ) -> PartialSketch:
     """Return the sketch with stage `name` split and ordered by `tiling`, its variables declared.

@@ -16,20 +16,20 @@ from ansorc.schedule.steps import ComputeAt, Reorder, RFactor, Split, Unroll, Ve
 from ansorc.search.sketch.loops import contiguous_terms, gathers_once
 from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first, needs_tiling
 from ansorc.search.sketch.rule import PartialSketch, Verdict, vector_axis
-from ansorc.search.sketch.rules import fused, shared_tiles
+from ansorc.search.sketch.rules import fuse, share_tiles
 from ansorc.search.sketch.simplify_const_indices import (
     HINT,
     periods,
     split_in_two,
-    unrolled_inside,
+    unroll_inside,
 )
 from ansorc.search.sketch.tiling import (
     SSRSRS,
     Tiling,
-    declared,
+    add_tile_vars,
+    apply_tiling,
     is_split,
     part,
-    tiled,
     variable_name,
 )
 
@@ -66,9 +66,9 @@ class TilingInLanes:
         split = Split(stage, axis, (lanes,))
         made = partial.then(split, RFactor(stage, split.made[1]))
         (shares,) = made.state.beyond(partial.state)
-        opened = _with_whole(declared(made, shares, self.tiling), shares)
+        opened = _with_whole(add_tile_vars(made, shares, self.tiling), shares)
         for level in self.tiling.fusible(self.levels):
-            yield fused(opened, shares.name, made.stage(stage), self.tiling, level)
+            yield fuse(opened, shares.name, made.stage(stage), self.tiling, level)
 
 
 def _with_whole(partial: PartialSketch, shares: Stage) -> PartialSketch:
@@ -124,15 +124,15 @@ class TilingWithRows:
         """Yield sketches with the last reader in blocks of rows, and the others by block or row."""
         *between, last = _row_stages(partial, stage)
         rows = len(last.op.axes) - 1
-        opened = declared(partial, partial.stage(stage), self.tiling)
-        opened, (blocks, inside) = shared_tiles(opened, stage, last, rows, self.tiling, 1)
+        opened = add_tile_vars(partial, partial.stage(stage), self.tiling)
+        opened, (blocks, inside) = share_tiles(opened, stage, last, rows, self.tiling, 1)
         for loop, word in ((inside[-1], "rows"), (blocks[-1], "blocks of rows")):
             made = opened
             for reader in reversed(between):
                 made = made.then(ComputeAt(reader.name, last.name, loop))
             made = made.then(ComputeAt(stage, last.name, blocks[-1]))
             words = f"tile {stage} in {word} of {last.name}"
-            yield tiled(made, stage, self.tiling, fused=1).with_trace(words)
+            yield apply_tiling(made, stage, self.tiling, fused=1).with_trace(words)
 
 
 @dataclass(frozen=True)
@@ -162,13 +162,13 @@ class TilingWithTerms:
         consumer, product = fusible_consumer(partial, stage), partial.stage(stage)
         assert consumer is not None
         rows = len(product.op.axes) - 1
-        made = declared(partial, first, self.tiling)
+        made = add_tile_vars(partial, first, self.tiling)
         known = len(made.variables)
-        made = declared(made, product, self.tiling)
+        made = add_tile_vars(made, product, self.tiling)
         shared = {variable_name(product, axis) for axis in product.op.axes[:rows]}
         mine = (v for v in made.variables[known:] if v.name not in shared)
         made = replace(made, variables=(*made.variables[:known], *mine))
-        made, (blocks, _) = shared_tiles(made, first.name, consumer, rows, self.tiling, 1)
+        made, (blocks, _) = share_tiles(made, first.name, consumer, rows, self.tiling, 1)
         made = made.then(ComputeAt(stage, consumer.name, blocks[-1]))
         for each in reversed(between):
             reader, *others = made.state.readers(each.name)
@@ -177,8 +177,8 @@ class TilingWithTerms:
             loop = row if is_alone else (consumer.name, blocks[-1])
             made = made.then(ComputeAt(each.name, *loop))
         made = made.then(ComputeAt(first.name, consumer.name, blocks[-1]))
-        made = tiled(made, first.name, self.tiling, fused=1)
-        made = tiled(made, stage, self.tiling, fused=1, rows_of=first)
+        made = apply_tiling(made, first.name, self.tiling, fused=1)
+        made = apply_tiling(made, stage, self.tiling, fused=1, rows_of=first)
         yield made.with_trace(f"tile {first.name} and {stage} in rows of {consumer.name}")
 
 
@@ -301,13 +301,15 @@ class TilingInBlocks:
         tiled_stage = partial.stage(stage)
         blocks = _blocks(partial, tiled_stage)
         assert blocks is not None
-        made, block = _open_blocks(declared(partial, tiled_stage, self.tiling), tiled_stage, blocks)
+        made, block = _open_blocks(
+            add_tile_vars(partial, tiled_stage, self.tiling), tiled_stage, blocks
+        )
         sources = _sources(partial, stage)
         for each in (*(other.name for other in blocks.between), stage, *sources):
             made = made.then(ComputeAt(each, blocks.consumer.name, block))
         for name in (*(other.name for other in blocks.between), *sources):
             made = _unroll(made, made.stage(name))
-        made = tiled(made, stage, self.tiling, fused=1)
+        made = apply_tiling(made, stage, self.tiling, fused=1)
         yield made.with_trace(f"tile {stage} in blocks of {blocks.consumer.name}")
 
 
@@ -316,12 +318,12 @@ def _unroll(partial: PartialSketch, stage: Stage) -> PartialSketch:
     contiguous = vector_axis(stage.op)
     columns = [] if contiguous is None else [stage.op.axes[contiguous]]
     apart = hint_axes(stage.op.hints, HINT)
-    return unrolled_inside(partial, stage, [a for a in columns if a.name not in apart])[0]
+    return unroll_inside(partial, stage, [a for a in columns if a.name not in apart])[0]
 
 
 def _blocks(partial: PartialSketch, stage: Stage) -> Blocks | None:
     """Return what interleaves the results of `stage` at last; None if nothing does."""
-    shared = _shared_axes(partial, stage)
+    shared = _find_shared_axes(partial, stage)
     if not shared:
         return None
     (reader,) = partial.state.readers(stage.name)
@@ -337,7 +339,7 @@ def _blocks(partial: PartialSketch, stage: Stage) -> Blocks | None:
     return Blocks(beyond.consumer, (*beyond.between, reader), composed)
 
 
-def _shared_axes(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...]:
+def _find_shared_axes(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...]:
     """Return the axes that the stage shares with its only reader; none if they do not interleave.
 
     The contiguous axis of the reader is not among them.
@@ -378,9 +380,9 @@ def _quotient(index: Expr) -> tuple[str, int] | None:
             return None
 
 
-def _open_blocks(partial: PartialSketch, stage: Stage, found: Blocks) -> tuple[PartialSketch, str]:
+def _open_blocks(partial: PartialSketch, stage: Stage, shape: Blocks) -> tuple[PartialSketch, str]:
     """Return the sketch with the consumer in blocks, and the innermost loop of blocks."""
-    consumer, shared = found.consumer, {each.axis.name: each for each in found.shared}
+    consumer, shared = shape.consumer, {each.axis.name: each for each in shape.shared}
     contiguous, repeated = vector_axis(consumer.op), periods(consumer.op)
     assert contiguous is not None
     blocks: list[str] = []

@@ -18,7 +18,7 @@ How rows are drawn and changed is in `ansorc.search.evolution`.
 """
 
 from ansorc.search.space.design import Space, design_space, require_options, sketch_rules
-from ansorc.search.space.encoding import adapted, encode
+from ansorc.search.space.encoding import adapt, encode
 from ansorc.search.space.features import extract, extract_state
 from ansorc.search.space.genes import (
     Genes,
@@ -34,7 +34,7 @@ from ansorc.search.space.registry import search_space
 from ansorc.search.space.user_rules import register_sketch_rule, unregister_sketch_rule
 
 __all__ = [
-    "Genes", "SearchSpace", "Space", "adapted", "are_legal", "choice_values", "design_space",
+    "Genes", "SearchSpace", "Space", "adapt", "are_legal", "choice_values", "design_space",
     "encode", "extract", "extract_state", "phenotype_keys", "population_state",
     "register_sketch_rule", "require_options", "search_space", "sketch_rules", "steps", "tiles",
     "unregister_sketch_rule",

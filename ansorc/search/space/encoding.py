@@ -41,9 +41,7 @@ def encode(sketch: Sketch, steps: Sequence[Step]) -> Genes | None:
     return genes if fill_holes(sketch.steps, tiles(sketch, genes)) == tuple(steps[:count]) else None
 
 
-def adapted(
-    sketch: Sketch, steps: Sequence[Step], options: SearchOptions = DEFAULTS
-) -> Genes | None:
+def adapt(sketch: Sketch, steps: Sequence[Step], options: SearchOptions = DEFAULTS) -> Genes | None:
     """Return the row [columns] of `sketch` that is nearest to a program for other extents.
 
     Every axis gets the legal lengths, ragged ones included, next to those of `steps`, the inner

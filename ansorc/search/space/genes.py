@@ -70,7 +70,7 @@ def population_state(sketch: Sketch, genes: Genes) -> Schedule:
     _keep_freed_memory()
     lengths = tiles(sketch, genes)
     skeleton = skeleton_of(sketch, _probe)
-    state = None if skeleton is None else skeleton.filled(lengths)
+    state = None if skeleton is None else skeleton.fill(lengths)
     return sketch.replay(lengths) if state is None else state
 
 

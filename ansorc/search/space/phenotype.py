@@ -51,7 +51,7 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     keys = np.full(len(genes), _token(rewritten), dtype=np.uint64)
     for stage in state.stages:
         if isinstance(stage.attach, Root):
-            keys = nests.mixed(stage, keys)
+            keys = nests.mix(stage, keys)
     return keys
 
 
@@ -63,7 +63,7 @@ def _texts(sketch: Sketch) -> dict[str, int]:
     """
     state = sketch.state
     roots = (stage for stage in state.stages if isinstance(stage.attach, Root))
-    stages = [stage for root in roots for stage in _computed_stages(state, root)]
+    stages = [stage for root in roots for stage in _stages_inside(state, root)]
     names = [buffer.name for buffer in sketch.dag.params]
     names += [buffer.name for stage in stages for buffer in stage.op.buffers]
     tensors = {name: f"t{number}" for number, name in enumerate(dict.fromkeys(names))}
@@ -78,11 +78,11 @@ def _other_pragmas(stage: Stage) -> tuple[tuple[str, int], ...]:
     return tuple(pragma for pragma in stage.pragmas if pragma[0] != "auto_unroll_max_step")
 
 
-def _computed_stages(state: State, stage: Stage) -> Iterable[Stage]:
+def _stages_inside(state: State, stage: Stage) -> Iterable[Stage]:
     """Yield the stages that are computed inside `stage`, in their order, then `stage`."""
     for iterator in stage.iterators:
         for inner in state.stages_inside(stage.name, iterator.name):
-            yield from _computed_stages(state, inner)
+            yield from _stages_inside(state, inner)
     yield stage
 
 
@@ -96,12 +96,12 @@ class _KeyMixer:
     limits: Mapping[str, IntArray]
     rows: int
 
-    def mixed(self, stage: Stage, keys: Keys) -> Keys:
+    def mix(self, stage: Stage, keys: Keys) -> Keys:
         """Mix `stage` and what is computed inside it into the keys, skipping single iterations."""
         extents = np.empty((len(stage.iterators), self.rows), dtype=np.int64)
         for loop, iterator in enumerate(stage.iterators):
             extents[loop] = as_array(iterator.extent)
-        is_loop = self._joined(stage, extents)
+        is_loop = self._find_remaining(stage, extents)
         start = _start_of_sum(stage)
         loops = self._loops(stage, extents, start)
         starts = set(np.unique(start).tolist())
@@ -110,11 +110,11 @@ class _KeyMixer:
                 keys = np.where(start == loop, _mix(keys, _START_OF_SUM), keys)
             keys = np.where(is_loop[loop], _mix(keys, loops[loop]), keys)
             for inner in self.state.stages_inside(stage.name, iterator.name):
-                keys = self.mixed(inner, keys)
+                keys = self.mix(inner, keys)
         keys = self._in_memory(stage, keys)
         return _mix(_mix(keys, self.texts[stage.name]), is_loop.sum(axis=0))
 
-    def _joined(self, stage: Stage, extents: IntArray) -> BoolArray:
+    def _find_remaining(self, stage: Stage, extents: IntArray) -> BoolArray:
         """Return [loops, rows]: which loops are left after longer ones absorbed others.
 
         Parallel loops are fused: that i.0 and i.1 are two of them does not matter, unless the steps

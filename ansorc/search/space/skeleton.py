@@ -36,7 +36,7 @@ class Skeleton:
     state: Schedule
     tape: Tape
 
-    def filled(self, tiles: Tiles) -> Schedule | None:
+    def fill(self, tiles: Tiles) -> Schedule | None:
         """Return the State of a population; None where the probes were no guide to it."""
         values = self.tape.run([column for levels in tiles.values() for column in levels.T])
         if values is None:

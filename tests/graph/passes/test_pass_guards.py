@@ -16,11 +16,8 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.graph_operator import GraphOperator
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.passes.fold_affine import fold_affine
-from ansorc.graph.passes.move_views import sink_transposes
-from ansorc.graph.passes.sink_scales import sink_scales
 from ansorc.graph.tensor_type import TensorType
-from ansorc.ir.dtype import FLOAT32, INT8
+from ansorc.ir.dtype import FLOAT32
 from tests.graph.small_networks import inputs_of
 
 NUMBERS = np.random.default_rng(0)
@@ -37,88 +34,14 @@ def assert_kept(graph: Graph) -> Graph:
     return rewritten
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min", "prod"])
-@pytest.mark.parametrize("axis", [(2, 3), (1,), None, -1])
-def test_a_reduction_may_follow_a_product(reduction: str, axis: object) -> None:
-    builder = GraphBuilder()
-    x = builder.input("x", TensorType(FLOAT32, (1, 3, 4, 4)))
-    w = builder.constant(NUMBERS.standard_normal((2, 3, 1, 1)).astype(np.float32))
-    y = builder.add("conv2d", [x, w], layout="NCHW")
-    assert_kept(builder.graph([builder.add(reduction, [y], axis=axis)]))
-
-
-def test_scales_that_are_no_numbers_stay_behind_a_product() -> None:
-    builder = GraphBuilder()
-    x = builder.input("x", TensorType(FLOAT32, (2, 3)))
-    y = builder.add("matmul", [x, builder.constant(np.zeros((3, 2), np.float32))])
-    scale = builder.constant(np.array([np.inf, 1], np.float32))
-    z = builder.add("batch_norm", [y, scale, builder.constant(np.ones(2, np.float32))], axis=1)
-    graph = builder.graph([z])
-    inputs = inputs_of(graph)
-    wanted, found = (run_reference(one, inputs)[z] for one in (graph, fold_affine(graph)))
-    np.testing.assert_array_equal(wanted, found)
-    assert "batch_norm" in [str(node.operator) for node in fold_affine(graph).nodes]
-
-
-@pytest.mark.parametrize("number", [0.0, np.inf, np.nan, 1e-30, 3e38])
-@pytest.mark.parametrize("operator", ["multiply", "divide"])
-def test_only_usual_numbers_move_behind_a_product(operator: str, number: float) -> None:
-    builder = GraphBuilder()
-    x = builder.input("x", TensorType(FLOAT32, (2, 3)))
-    y = builder.add(operator, [x, builder.scalar(number, x)])
-    z = builder.add("matmul", [y, builder.constant(np.ones((3, 2), np.float32))])
-    graph = builder.graph([z])
-    names = [str(node.operator) for node in sink_scales(graph).nodes]
-    assert names == [operator, "matmul"]
-    assert_kept(graph)
-
-
 def transposed(builder: GraphBuilder, shape: tuple[int, ...], kind: Any = FLOAT32) -> str:
     """A transposition of an input, of the given shape."""
     x = builder.input("x", TensorType(kind, shape[::-1]))
     return builder.add("transpose", [x], order=list(range(len(shape)))[::-1])
 
 
-def test_a_scale_for_each_place_along_the_last_axis_stays_behind_a_transposition() -> None:
-    for shape in ((3, 3), (2, 3, 4)):
-        builder = GraphBuilder()
-        y = transposed(builder, shape, INT8)
-        scale = builder.constant(np.arange(1, shape[-1] + 1, dtype=np.float32))
-        axis = len(shape) - 1
-        assert_kept(builder.graph([builder.add("dequantize", [y, scale], axis=axis)]))
-
-
-def test_an_axis_of_extent_1_is_reversed_where_it_is() -> None:
-    builder = GraphBuilder()
-    y = transposed(builder, (1, 4))
-    assert_kept(builder.graph([builder.add("flip", [y], axis=0)]))
-
-
 def own(name: str, define: Callable[..., Any]) -> GraphOperator:
     return GraphOperator(name, define)
-
-
-def test_a_definition_that_asks_for_extents_stays_behind_a_transposition() -> None:
-    def by_rows(x: ac.Tensor) -> ac.Tensor:
-        return ac.compute(x.shape, lambda *i: x[i] / float(x.shape[0]), name="by_rows")
-
-    builder = GraphBuilder()
-    y = transposed(builder, (2, 5))
-    graph = builder.graph([builder.add(own("my::ByRows", by_rows), [y])])
-    assert_kept(graph)
-    names = [str(node.operator) for node in sink_transposes(graph).nodes]
-    assert names[-2:] == ["transpose", "my::ByRows"]
-
-
-def test_a_definition_that_refuses_other_shapes_stays_behind_a_transposition() -> None:
-    def two_rows(x: ac.Tensor) -> ac.Tensor:
-        if x.shape[0] != 2:
-            raise ValueError("two rows, please")
-        return ac.compute(x.shape, lambda *i: x[i] + 1.0, name="two_rows")
-
-    builder = GraphBuilder()
-    y = transposed(builder, (2, 5))
-    assert_kept(builder.graph([builder.add(own("my::TwoRows", two_rows), [y])]))
 
 
 @pytest.mark.parametrize(

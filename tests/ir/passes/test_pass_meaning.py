@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
-from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Ramp, Select, Var, const
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Load, Select, Var, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.node import walk
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
@@ -29,11 +29,10 @@ from ansorc.ir.passes.stream_stores import stream_stores
 from ansorc.ir.passes.transpose_copies import transpose_copies
 from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
-from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Prefetch, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.verify import verify
 from ansorc.target import Target
 from tests.ir.passes.nests import (
-    PARALLEL,
     SERIAL,
     UNROLLED,
     VECTORIZED,
@@ -274,103 +273,6 @@ def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None
     kinds_left = {part.kind for part in walk(after) if isinstance(part, For)}
     assert LoopKind.VECTORIZED not in kinds_left
     assert simplify_stmt(after) is after
-
-
-def test_the_trace_names_every_pass() -> None:
-    seen: list[str] = []
-    run_passes(CPU_PASSES, Matmul().function(), AVX, lambda name, function: seen.append(name))
-    assert seen == [name for name, _ in CPU_PASSES]
-    assert {"simplify", "partition_loops", "vectorize_loops"} <= set(seen)
-
-
-@pytest.mark.parametrize(("last_cache_bytes", "vectors"), [(1 << 14, 8), ((1 << 14) - 1, 4)])
-def test_sums_of_what_comes_from_memory_have_fewer_vectors(
-    last_cache_bytes: int, vectors: int
-) -> None:
-    source = Buffer("source", (1 << 12,), FLOAT32)
-    total = Buffer("total", (1,), FLOAT32)
-    value = Load(total, (const(0),)) + Load(source, (Var("k"),))
-    body = For(Var("k"), 1 << 12, VECTORIZED, Store(total, (const(0),), value))
-    function_of_sum = Function("sum", (source, total), body)
-    function = vectorize_reductions(function_of_sum, 32, 32, last_cache_bytes, 4)
-    (lanes,) = [s.buffer for s in walk(function.body) if isinstance(s, Allocate)]
-    assert lanes.shape == (vectors, 8)
-    narrow = vectorize_reductions(function_of_sum, 32, 32, last_cache_bytes, 1)
-    (lanes,) = [s.buffer for s in walk(narrow.body) if isinstance(s, Allocate)]
-    assert lanes.shape == (1 if vectors == 4 else vectors, 8)
-
-
-@pytest.mark.parametrize("other", [0, 1, 2])
-def test_copies_of_each_other_stay_in_one_loop(other: int) -> None:
-    """As do copies to rows that follow each other: the last copy to a row counts."""
-    source, made, last = (Buffer(name, (9, 16), FLOAT32) for name in ("source", "made", "last"))
-    k, zero = Var("k"), const(0)
-    row, low = Ramp(zero, const(1), 8), Ramp(const(1), const(1), 8)
-    first, then = [
-        (
-            Store(made, (k, row), Load(source, (row, k))),
-            Store(last, (k, row), Load(made, (row, k))),
-        ),
-        (
-            Store(made, (k, row), Load(source, (row, k))),
-            Store(made, (k + 1, row), Load(source, (low, k))),
-        ),
-        (
-            Store(made, (zero, Ramp(k, const(1), 8)), Load(source, (row, k))),
-            Store(made, (zero, Ramp(k + 1, const(1), 8)), Load(source, (low, k))),
-        ),
-    ][other]
-    body = For(k, 8, LoopKind.SERIAL, Seq((first, then)))
-    function = Function("copies", (source, made, last), body)
-    for mine, wanted in zip(
-        outcome(transpose_copies(function), 0), outcome(function, 0), strict=True
-    ):
-        np.testing.assert_array_equal(mine, wanted)
-
-
-@pytest.mark.parametrize("asks_ahead", [True, False])
-def test_memory_is_asked_for_ahead_where_that_pays(*, asks_ahead: bool) -> None:
-    source = Buffer("source", (1 << 14,), FLOAT32)
-    total = Buffer("total", (1,), FLOAT32)
-    value = Load(total, (const(0),)) + Load(source, (Var("k"),))
-    body = For(Var("k"), 1 << 14, VECTORIZED, Store(total, (const(0),), value))
-    name = "x86-64-v4" if asks_ahead else "znver4"
-    target = Target.parse(f"x86_64-linux-gnu -mcpu={name} -cache=16384,32768,32768")
-    prepared = run_passes(CPU_PASSES, Function("sum", (source, total), body), target)
-    assert any(isinstance(part, Prefetch) for part in walk(prepared)) is asks_ahead
-
-
-def test_panels_of_constants_that_the_last_cache_holds_are_not_asked_for() -> None:
-    weight = Buffer("W", (8, 64, 16), FLOAT32, constant=True)
-    result = Buffer("C", (8, 4, 4, 16), FLOAT32)
-    p, i, k, c, lanes = Var("p"), Var("i"), Var("k"), Var("c"), Ramp(const(0), const(1), 16)
-    value = Load(result, (p, i, c, lanes)) + Load(weight, (p, k, lanes))
-    tile = loops([("p", 8, SERIAL), ("i", 4, SERIAL), ("k", 64, SERIAL), ("c", 4, UNROLLED)],
-                 Store(result, (p, i, c, lanes), value))  # fmt: skip
-    function = Function("shared", (weight, result), tile)
-    assert prefetch(function, 1 << 14, 8 * weight.bytes, has_streams=True) == function
-    asked = prefetch(function, 1 << 14, 8 * weight.bytes - 1, has_streams=True)
-    assert sum(isinstance(part, Prefetch) for part in walk(asked)) == 1
-
-
-def test_a_tile_that_is_too_large_stays_in_memory() -> None:
-    function = simplify_stmt(Matmul(i=(1, 1, 6), j=(1, 1, 16)).function())
-    assert promote_accumulators(function, 6 * 16 * 4 - 1) is function
-    assert promote_accumulators(function, 6 * 16 * 4) is not function
-
-
-def test_what_cannot_be_promoted_is_left_alone() -> None:
-    parallel = Function(
-        "sum",
-        (X, Y),
-        loops([("s", ROWS, SERIAL), ("v", 8, PARALLEL)], Store(Y, (v,), Load(Y, (v,)) + 1.0)),
-    )
-    assert promote_accumulators(parallel, 1024) is parallel
-
-
-def test_registers_are_not_promoted_again() -> None:
-    once = promote_accumulators(simplify_stmt(Matmul().function()), 1024)
-    assert promote_accumulators(once, 1024) is once
 
 
 @pytest.mark.parametrize("kind", [UNROLLED, SERIAL])

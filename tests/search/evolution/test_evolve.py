@@ -300,12 +300,12 @@ def test_a_rate_of_zero_switches_a_kind_of_child_off(
     class Watched(Variation):
         def crossed(self, ones: Parents, others: Parents) -> list[Offspring]:
             made.append("crossover_rate")
-            return super().crossed(ones, others)
+            return super().cross(ones, others)
 
         def migrated(self, parents: Offspring, number: int) -> np.ndarray:
             is_near = number in neighbourhood_of(space).relocated[parents[0]]
             made.append("location_rate" if is_near else "sketch_rate")
-            return super().migrated(parents, number)
+            return super().migrate(parents, number)
 
     monkeypatch.setattr(evolve_module, "Variation", Watched)
     evolve(space, RooflineModel(), rng(), TINY)

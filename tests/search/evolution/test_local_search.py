@@ -14,7 +14,7 @@ from ansorc.schedule import replay
 from ansorc.search.candidate import Candidate, candidates
 from ansorc.search.cost_model import CostModel, Sample
 from ansorc.search.evolution.local_search import PARENTS, local_search
-from ansorc.search.evolution.population import fitness_of, preselected
+from ansorc.search.evolution.population import fitness_of, preselect
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import neighbourhood_of, neighbours
 from ansorc.search.features import Features
@@ -120,7 +120,7 @@ def test_what_the_model_is_wrong_by_for_a_parent_is_taken_out() -> None:
 def test_preselection_keeps_the_best_estimates(share: float) -> None:
     sketch = MATMUL.sketches[0]
     features = extract(sketch, sample(sketch, 50, np.random.default_rng(0), OPTIONS), ZEN)
-    kept = preselected(features, share)
+    kept = preselect(features, share)
     assert len(kept) == round(50 * share)
     scores = fitness_of(RooflineModel(), features).scores
     others = np.setdiff1d(np.arange(50), kept)

@@ -13,7 +13,7 @@ from ansorc.search.evolution.evolve import evolve
 from ansorc.search.evolution.local_search import local_search
 from ansorc.search.evolution.population import initial_population, population_of, with_seeds
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import Features, estimated_cycles
+from ansorc.search.features import Features, estimate_cycles
 from ansorc.search.model import RooflineModel
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Strategy
@@ -61,7 +61,7 @@ def test_initial_programs_are_drawn_once_for_each_space_and_seed(asked: list[int
 def test_initial_programs_are_those_with_the_best_estimates() -> None:
     everything = initial_population(space(), 0, replace(SMALL, preselected_share=1.0)).programs
     half = initial_population(space(), 0, replace(SMALL, preselected_share=0.5)).programs
-    cycles = estimated_cycles(everything.features).sum(axis=1)
+    cycles = estimate_cycles(everything.features).sum(axis=1)
     kept = np.isin(everything.keys, half.keys)
     assert kept.sum() == len(half.keys) == np.ceil(len(everything.keys) / 2)
     assert cycles[kept].max() <= cycles[~kept].min()

@@ -16,7 +16,7 @@ from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.options import PAPER, SearchOptions
-from ansorc.search.sketch import ParallelLoops, Sketch, completed, generate
+from ansorc.search.sketch import ParallelLoops, Sketch, generate, place_stages
 from ansorc.search.space import (
     choice_values,
     design_space,
@@ -36,7 +36,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def plain_matmul(target: Target = TARGET) -> Sketch:
-    return completed(generate(BIG, target, RULES)[2], 1)[0]
+    return place_stages(generate(BIG, target, RULES)[2], 1)[0]
 
 
 def sketches_of(dag: ComputeDAG) -> tuple[Sketch, ...]:

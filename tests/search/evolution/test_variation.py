@@ -17,7 +17,7 @@ from ansorc.search.evolution.variation import (
     Parents,
     Variation,
     neighbourhood_of,
-    translated,
+    translate,
 )
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import Genes, Space, design_space, extract, steps, tiles
@@ -71,7 +71,7 @@ def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = len(space_of(name).sketches)
     ones, others = (parents(name, int(rng.integers(count)), 3, rng) for _ in range(2))
-    for group in variation(name, seed).crossed(ones, others):
+    for group in variation(name, seed).cross(ones, others):
         require_legal(name, group)
 
 
@@ -81,7 +81,7 @@ def test_programs_are_right_in_another_sketch(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, other = (int(n) for n in rng.integers(len(space_of(name).sketches), size=2))
     genes = sample(space_of(name).sketches[one], 3, rng)
-    require_legal(name, (other, variation(name, seed).migrated((one, genes), other)))
+    require_legal(name, (other, variation(name, seed).migrate((one, genes), other)))
 
 
 @pytest.mark.parametrize("name", ["two_matmuls", "conv_layer", "dense_gelu", "capsule"])
@@ -92,7 +92,7 @@ def test_each_node_of_a_child_is_that_of_a_parent(name: str) -> None:
     for one, other in rng.integers(len(space.sketches), size=(12, 2)).tolist():
         ones, others = parents(name, one, 30, rng), parents(name, other, 30, rng)
         sources = [_rows_of(space, (p.sketch, p.genes)) for p in (ones, others)]
-        for group in variation(name).crossed(ones, others):
+        for group in variation(name).cross(ones, others):
             for axis, rows in _rows_of(space, group).items():
                 known = sources[0].get(axis, set()) | sources[1].get(axis, set())
                 both = all(_has_table(space, p.sketch, group[0], axis) for p in (ones, others))
@@ -131,7 +131,7 @@ def test_a_child_has_the_faster_statement_of_each_node() -> None:
         for times in ([1.0, 4.0], [2.0, 3.0])
     )
     greedy = variation("two_matmuls", options=SearchOptions(crossover_chance=0.0))
-    ((same, children),) = greedy.crossed(ones, others)
+    ((same, children),) = greedy.cross(ones, others)
     assert same == number
     for column, name in enumerate(sketch.columns):
         origin = ones if "C" in name else others
@@ -155,7 +155,7 @@ def test_the_place_of_a_stage_and_the_tile_of_another_come_together() -> None:
     for one in range(len(space.sketches)):
         for other in neighbourhood.relocated[one]:
             pattern = [place == pad for place in range(len(nodes[0].names))]
-            assert neighbourhood.recombined(one, other, pattern) == other
+            assert neighbourhood.recombine(one, other, pattern) == other
             made += 1
     assert made > 4
 
@@ -169,7 +169,7 @@ def test_a_place_in_a_tile_of_another_structure_is_matched() -> None:
     pattern = [place == pad for place in range(len(neighbourhood.nodes[0].names))]
     matched = 0
     for number in plain:
-        merged = neighbourhood.recombined(fused, number, pattern)
+        merged = neighbourhood.recombine(fused, number, pattern)
         words = space.sketches[number].name.rpartition(", ")[2]
         if "inline" in words or "root" in words:
             assert merged is not None
@@ -203,7 +203,7 @@ def test_a_move_keeps_the_tile() -> None:
             before, after = (
                 _rows_of(space, group)
                 for group in (
-                    (one, genes), (number, variation("conv_layer").migrated((one, genes), number))
+                    (one, genes), (number, variation("conv_layer").migrate((one, genes), number))
                 )
             )  # fmt: skip
             for axis in before.keys() & after.keys():
@@ -220,6 +220,6 @@ def test_what_a_sketch_does_not_have_is_missing() -> None:
     source, target = space.sketches[inlined], space.sketches[root]
     genes: Genes = sample(source, 5, np.random.default_rng(0))
     column = target.columns.index("parallel:conv.pad")
-    found = translated(source, target, genes)
+    found = translate(source, target, genes)
     assert (found[:, column] == MISSING).all()
     assert (np.delete(found, column, axis=1) != MISSING).all()

@@ -21,7 +21,7 @@ from ansorc.search.features import (
     FEATURE_NAMES,
     MACHINE_FEATURES,
     FeatureSet,
-    estimated_cycles,
+    estimate_cycles,
 )
 from ansorc.search.options import SearchOptions
 from ansorc.search.space import design_space, extract, extract_state, steps
@@ -119,7 +119,7 @@ def test_the_page_has_every_column(features: FeatureSet, rows: feature_table.Row
 def test_names_are_unique_and_estimates_positive() -> None:
     assert len(set(FEATURE_NAMES)) == len(FEATURE_NAMES) == len(COLUMNS)
     features = extract_state(schedule(matmul(8, 8, 8)), ZEN)
-    assert (estimated_cycles(features) >= 1).all()
+    assert (estimate_cycles(features) >= 1).all()
 
 
 FAULTS = """

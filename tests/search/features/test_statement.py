@@ -11,7 +11,7 @@ from ansorc.lang import operators as ops
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, schedule
 from ansorc.search.features.loop_nest import LoopNests
-from ansorc.search.features.statement import Statement
+from ansorc.search.features.statement import StageAnalysis
 from ansorc.target import Target
 from ansorc.target.costs import CoreCosts
 from tests.search.workloads import matmul
@@ -20,12 +20,12 @@ ZEN = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=4")
 """Numbers by hand are those of one machine."""
 
 
-def statement(state: Schedule, stage: str) -> Statement:
+def statement(state: Schedule, stage: str) -> StageAnalysis:
     nests = LoopNests(state, 1)
-    return Statement(nests, nests.nest(state.stage(stage)), ZEN)
+    return StageAnalysis(nests, nests.nest(state.stage(stage)), ZEN)
 
 
-def product(order: str, unrolled: str) -> Statement:
+def product(order: str, unrolled: str) -> StageAnalysis:
     """A product of tiles of 4 x 16, its loops in this order, those of `unrolled` unrolled."""
     state = schedule(matmul(64, 64, 64))
     (name,) = (stage.name for stage in state.stages)
@@ -103,7 +103,7 @@ def test_pieces_a_power_of_two_apart_collide(pitch: int, needed: int) -> None:
     assert read.crowded_bytes(4096, 4096)[0, 0] == needed + 4096, "a way for what else passes"
 
 
-def images(order: list[str]) -> Statement:
+def images(order: list[str]) -> StageAnalysis:
     """128 channels of 8 images of 64 x 64 pixels, 16 at a time, by loops in `order`."""
     x = placeholder((8, 64, 64, 128), name="x")
     y = compute(x.shape, lambda n, h, w, c: x[n, h, w, c] * 2.0, name="y")

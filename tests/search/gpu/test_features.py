@@ -9,7 +9,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import replay
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import FEATURE_NAMES, estimated_cycles
+from ansorc.search.features import FEATURE_NAMES, estimate_cycles
 from ansorc.search.gpu.description import descriptions, seconds_of_kernel
 from ansorc.search.gpu.features import GPU_FEATURES
 from ansorc.search.sketch.sketch import Sketch
@@ -84,7 +84,7 @@ def test_the_estimate_stands_where_that_of_cpus_does() -> None:
     assert GPU_FEATURES.names.index("estimate.total_cycles") == place
     sketch = whole(MATMUL)
     genes = sample(sketch, 64, np.random.default_rng(0))
-    cycles = estimated_cycles(extract(sketch, genes, H100)).sum(axis=1)
+    cycles = estimate_cycles(extract(sketch, genes, H100)).sum(axis=1)
     state, choices = population_state(sketch, genes), choice_values(sketch, genes)
     kernels = descriptions(state, len(genes), choices)
     wanted = sum(seconds_of_kernel(kernel, H100) for kernel in kernels) * 1e9

@@ -19,7 +19,7 @@ from ansorc.search.model import (
     RooflineModel,
     TreeModel,
     boosting,
-    chosen_model,
+    choose_model,
 )
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Proposals
@@ -75,13 +75,13 @@ NONSENSE: list[tuple[Answer, str]] = [
 )
 def test_a_model_is_chosen_by_name(name: str, kind: type) -> None:
     notes: list[str] = []
-    assert isinstance(chosen_model(name, np.random.default_rng(0), notes.append), kind)
+    assert isinstance(choose_model(name, np.random.default_rng(0), notes.append), kind)
     assert not notes
 
 
 def test_a_model_of_the_user_is_asked() -> None:
     own = Own(np.arange)
-    model = chosen_model(own, np.random.default_rng(0), pytest.fail)
+    model = choose_model(own, np.random.default_rng(0), pytest.fail)
     np.testing.assert_array_equal(model.predict(programs()), np.arange(8.0))
     model.update([Sample("a", programs()[0], 1.0)])
     assert own.learned == 1
@@ -97,7 +97,7 @@ def test_a_model_of_the_user_is_asked() -> None:
 )
 def test_what_is_no_model_is_refused(wanted: CostModel, words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        chosen_model(wanted, np.random.default_rng(0), pytest.fail)
+        choose_model(wanted, np.random.default_rng(0), pytest.fail)
 
 
 @pytest.mark.parametrize(("answer", "words"), NONSENSE)
@@ -145,7 +145,7 @@ def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(_name: str) -> None: ...
 
     monkeypatch.setattr(boosting.util, "find_spec", found)
-    model = chosen_model("trees", np.random.default_rng(0), notes.append)
+    model = choose_model("trees", np.random.default_rng(0), notes.append)
     assert isinstance(model, RooflineModel)
     assert len(notes) == 1
     assert "LightGBM is not installed" in notes[0]

@@ -11,10 +11,10 @@ import pytest
 from ansorc.errors import RecordError
 from ansorc.search.cost_model import Sample
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.features import FEATURE_NAMES, estimated_cycles
+from ansorc.search.features import FEATURE_NAMES, estimate_cycles
 from ansorc.search.measure import FailureKind, ProgramText
 from ansorc.search.model import Growth, TreeModel
-from ansorc.search.model.training import predictions, random_folds, trained, training_set
+from ansorc.search.model.training import predictions, random_folds, train_model, training_set
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.record.record import Environment
@@ -32,7 +32,7 @@ def records_of(task: Task, count: int, environment: Environment = HERE) -> list[
     sketch = design_space(task.dag, target, SearchOptions()).sketches[0]
     genes = sample(sketch, count, np.random.default_rng(0), SearchOptions())
     genes = np.unique(genes, axis=0)
-    cycles = estimated_cycles(extract(sketch, genes, target)).sum(axis=1)
+    cycles = estimate_cycles(extract(sketch, genes, target)).sum(axis=1)
     found: list[Record] = []
     for row, seconds in zip(genes, 1e-9 * cycles, strict=True):
         text = ProgramText.encode(steps(sketch, row), sketch.names).steps
@@ -59,7 +59,7 @@ def test_records_become_the_samples_of_the_search(task: Task, tmp_path: Path) ->
     found = training_set([path])
     assert set(found.names.values()) == {"product"}
     for one in found.samples:
-        assert one.seconds == pytest.approx(1e-9 * estimated_cycles(one.features).sum(), rel=1e-5)
+        assert one.seconds == pytest.approx(1e-9 * estimate_cycles(one.features).sum(), rel=1e-5)
 
 
 def test_the_samples_have_the_threads_of_their_records(task: Task, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_samples_have_the_threads_of_their_records(task: Task, tmp_path: Pat
     found = training_set([path])
     assert len(found.samples) == len(records)
     for one in found.samples:
-        assert one.seconds == pytest.approx(1e-9 * estimated_cycles(one.features).sum(), rel=1e-5)
+        assert one.seconds == pytest.approx(1e-9 * estimate_cycles(one.features).sum(), rel=1e-5)
 
 
 def test_what_says_nothing_is_left_out(task: Task, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_shortest_time_of_a_program_counts(task: Task, tmp_path: Path) -> No
     second = [records[0], replace(records[1], median_s=9.0), *records[2:]]
     files = [written(tmp_path / "1.db", task, first), written(tmp_path / "2.db", task, second)]
     found = training_set(files)
-    by_estimate = sorted(found.samples, key=lambda one: estimated_cycles(one.features).sum())
+    by_estimate = sorted(found.samples, key=lambda one: estimate_cycles(one.features).sum())
     assert [one.seconds for one in by_estimate] == pytest.approx(sorted(filter(None, right)))
     assert len(found.samples) == len(records)
 
@@ -165,13 +165,13 @@ def test_a_pretrained_model_knows_the_task_at_once(task: Task, tmp_path: Path) -
         replace(one, seconds=(one.seconds or 0) * float(np.exp(one.features[:, long].max())))
         for one in samples
     ]
-    trained(strange, Growth()).save(tmp_path / "model.json")
+    train_model(strange, Growth()).save(tmp_path / "model.json")
     loaded = TreeModel.load(tmp_path / "model.json")
     features = np.stack([one.features for one in strange])
     times = np.array([one.seconds for one in strange])
-    fresh = np.corrcoef(np.log(TreeModel().expected_seconds(features)), np.log(times))[0, 1]
-    known = np.corrcoef(np.log(loaded.expected_seconds(features)), np.log(times))[0, 1]
+    fresh = np.corrcoef(np.log(TreeModel().predict_seconds(features)), np.log(times))[0, 1]
+    known = np.corrcoef(np.log(loaded.predict_seconds(features)), np.log(times))[0, 1]
     assert known > 0.9 > fresh
     loaded.update([replace(one, seconds=2 * (one.seconds or 0)) for one in strange[:20]])
-    ratio = loaded.expected_seconds(features[:20]) / times[:20]
+    ratio = loaded.predict_seconds(features[:20]) / times[:20]
     assert np.median(ratio) == pytest.approx(2, rel=0.1)

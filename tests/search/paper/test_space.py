@@ -11,7 +11,7 @@ from ansorc.schedule.steps import CacheRead, RFactor
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import DEFAULTS, PAPER
 from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules
-from ansorc.search.sketch import Sketch, completed, generate
+from ansorc.search.sketch import Sketch, generate, place_stages
 from ansorc.search.space import choice_values, design_space, steps, tiles
 from ansorc.target import Target
 from tests.search.small_dags import (
@@ -339,7 +339,7 @@ def test_untiled_stages_keep_their_loops() -> None:
 
 def test_too_many_places_are_thinned_out_evenly() -> None:
     whole = derived(conv_layer(56, 64, 64))[2]
-    names = [s.name.split(" at ")[-1] for s in completed(whole, 5, placement=PAPER_PLACEMENT)]
+    names = [s.name.split(" at ")[-1] for s in place_stages(whole, 5, placement=PAPER_PLACEMENT)]
     assert names == ["root", "conv.w.0", "conv.h.1", "conv.c.1", "conv.rw.0"]
 
 

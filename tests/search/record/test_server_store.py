@@ -30,7 +30,7 @@ from ansorc.search.record import (
     Records,
     export_lines,
     import_lines,
-    place_of,
+    parse_record_uri,
     schema,
     server_store,
 )
@@ -99,10 +99,10 @@ def test_a_database_answers_as_a_file_does(url: str, tmp_path: Path, seed: int) 
         filled(here, seed)
         assert told(there) == told(here)
         assert here.count() > 40
-    assert verify(place_of(url)).faults == verify(tmp_path / "a.db").faults == ()
-    assert verify(place_of(url)).records == verify(tmp_path / "a.db").records
-    assert stale(place_of(url)) == stale(tmp_path / "a.db")
-    assert prune(place_of(url)) == prune(tmp_path / "a.db")
+    assert verify(parse_record_uri(url)).faults == verify(tmp_path / "a.db").faults == ()
+    assert verify(parse_record_uri(url)).records == verify(tmp_path / "a.db").records
+    assert stale(parse_record_uri(url)) == stale(tmp_path / "a.db")
+    assert prune(parse_record_uri(url)) == prune(tmp_path / "a.db")
     with Records.open(url) as there, Records.open(tmp_path / "a.db") as here:
         assert told(there) == told(here)
 
@@ -115,8 +115,11 @@ def test_merging_is_that_of_files(server: PostgresServer, tmp_path: Path) -> Non
             with Records.open(place) as records:
                 filled(records, seed)
     files = merge(places[2], places[:2])
-    for sources in (places[:2], [place_of(url) for url in urls[:2]]):
-        for output in (tmp_path / f"{len(sources[0].name)}.db", place_of(server.new_database())):
+    for sources in (places[:2], [parse_record_uri(url) for url in urls[:2]]):
+        for output in (
+            tmp_path / f"{len(sources[0].name)}.db",
+            parse_record_uri(server.new_database()),
+        ):
             assert [(one.read, one.added) for one in merge(output, sources)] == [
                 (one.read, one.added) for one in files
             ]
@@ -126,7 +129,7 @@ def test_merging_is_that_of_files(server: PostgresServer, tmp_path: Path) -> Non
                 assert there.all("new") == [record_of("new", 1)]
             assert not verify(output).faults
     with pytest.raises(RecordError, match="merged into itself"):
-        merge(place_of(urls[0]), [place_of(urls[0])])
+        merge(parse_record_uri(urls[0]), [parse_record_uri(urls[0])])
 
 
 def test_lines_go_out_and_in(server: PostgresServer, url: str, tmp_path: Path) -> None:
@@ -189,7 +192,7 @@ def test_no_record_is_lost_or_doubled(
         assert {one.program_key for one in found} == expected
         assert records.count() == len(expected)
         assert {one.to_json()["median_s"] for one in found} == {1e-3}
-    assert not verify(place_of(url)).faults
+    assert not verify(parse_record_uri(url)).faults
 
 
 def test_a_tuner_that_stops_in_a_transaction_lets_others_write(
@@ -292,7 +295,7 @@ def test_tables_of_an_earlier_version_are_brought_up_to_date(
     with Records.open(url) as there:
         assert not there.notes
         assert there.count() > 40
-    assert not verify(place_of(url)).faults
+    assert not verify(parse_record_uri(url)).faults
     with Records.open(url.replace("ansorc@", "A%20reader@"), read_only=True) as there:
         assert there.count() > 40
 

@@ -23,7 +23,7 @@ from ansorc.search.cpu.rules import RULES
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
-from ansorc.search.sketch.complete import completed
+from ansorc.search.sketch.complete import place_stages
 from ansorc.search.space.genes import steps
 from ansorc.target import Target
 from tests.search.small_dags import check_meaning
@@ -186,7 +186,7 @@ def test_sequences_of_any_length_are_right(dtype: str) -> None:
         batch, heads, n, m, width = (int(rng.integers(1, most)) for most in (5, 4, 40, 300, 40))
         dag = ragged((batch, heads, n, m, width), dtype, causal=causal)
         sketches = generate(dag, ZEN4, RULES)
-        drawn = completed(sketches[int(rng.integers(len(sketches)))], 1)[0]
+        drawn = place_stages(sketches[int(rng.integers(len(sketches)))], 1)[0]
         of_search = steps(drawn, sample(drawn, 1, rng)[0])
         q, k, v = (rng.standard_normal(t.shape).astype(np.float32) for t in dag.inputs[:3])
         low = 0 if dtype.startswith("u") else -3

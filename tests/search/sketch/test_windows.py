@@ -18,10 +18,10 @@ from ansorc.schedule import replay
 from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, Root
 from ansorc.schedule.state import State
-from ansorc.search.cpu.default import default_steps
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.cpu.sampling import sample_on_cpu
-from ansorc.search.sketch import Sketch, completed, generate
+from ansorc.search.default import default_steps
+from ansorc.search.sketch import Sketch, generate, place_stages
 from ansorc.search.sketch.windows import DEPTHS, moved_axes
 from ansorc.search.space.genes import steps
 from tests.schedule.meaning import keeps_the_meaning
@@ -46,7 +46,9 @@ def chain(stages: int, extent: int = 256) -> ComputeDAG:
 
 def whole_sketches(dag: ComputeDAG, most: int = 4) -> tuple[Sketch, ...]:
     return tuple(
-        whole for derived in generate(dag.plain, ZEN3, RULES) for whole in completed(derived, most)
+        whole
+        for derived in generate(dag.plain, ZEN3, RULES)
+        for whole in place_stages(derived, most)
     )
 
 

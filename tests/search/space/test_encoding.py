@@ -8,7 +8,7 @@ from ansorc.schedule import schedule
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import generate
-from ansorc.search.sketch.operand_layout import packed, vector_operands
+from ansorc.search.sketch.operand_layout import pack_operand, vector_operands
 from ansorc.search.space import design_space, encode, steps
 from tests.search.small_dags import DAGS, TARGET, matmul
 
@@ -35,7 +35,7 @@ def test_a_program_of_another_sketch_has_no_genes() -> None:
 def test_the_operand_that_vectors_run_along_is_packed() -> None:
     dag = matmul(16, 32, 64)
     fused = generate(dag, TARGET, RULES)[0]
-    (sketch,) = packed(fused)
+    (sketch,) = pack_operand(fused)
     assert sketch.name == f"{fused.name}, pack in1"
     new = [type(step).__name__ for step in sketch.steps[len(fused.steps) :]]
     assert new == ["CacheRead", "ComputeAt", "Split", "Reorder", "Panel"]

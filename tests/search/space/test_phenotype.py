@@ -12,7 +12,7 @@ from ansorc.ir.printer import to_text
 from ansorc.schedule import lower, replay
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.sketch import Sketch, completed, generate
+from ansorc.search.sketch import Sketch, generate, place_stages
 from ansorc.search.space import design_space, phenotype_keys, steps
 from ansorc.search.space.genes import table_of
 from tests.search.small_dags import DAGS, TARGET, matmul
@@ -48,7 +48,7 @@ def test_equal_keys_mean_equal_programs(name: str) -> None:
 
 
 def test_different_keys_mean_different_programs() -> None:
-    sketch = completed(generate(matmul(4, 8, 4), TARGET, RULES)[2], 1)[0]
+    sketch = place_stages(generate(matmul(4, 8, 4), TARGET, RULES)[2], 1)[0]
     genes = np.unique(sample(sketch, 60, np.random.default_rng(0)), axis=0)
     keys, places = np.unique(phenotype_keys(sketch, genes), return_index=True)
     texts = [canonical_text(sketch, genes[place]) for place in places]
@@ -67,7 +67,7 @@ def row_of(sketch: Sketch, lengths: dict[str, list[int]], **choices: int) -> np.
 
 
 def key_of(lengths: dict[str, list[int]], parallel: int, unroll: int) -> int:
-    sketch = completed(generate(matmul(64, 64, 64), TARGET, RULES)[2], 1)[0]
+    sketch = place_stages(generate(matmul(64, 64, 64), TARGET, RULES)[2], 1)[0]
     return int(phenotype_keys(sketch, row_of(sketch, lengths, p=parallel, u=unroll))[0])
 
 
@@ -112,7 +112,7 @@ def test_keys_are_equal_across_sketches_exactly_if_programs_are(name: str) -> No
 
 def test_levels_of_one_iteration_make_two_sketches_the_same() -> None:
     """Fused at level 1 or 2: the same loops where level 1 has one iteration of each axis."""
-    sketches = [completed(generate(matmul(64, 64, 64), TARGET, RULES)[n], 1)[0] for n in (0, 1)]
+    sketches = [place_stages(generate(matmul(64, 64, 64), TARGET, RULES)[n], 1)[0] for n in (0, 1)]
     assert [s.name for s in sketches] == [
         "cache write C, tile C.local in C at 1", "cache write C, tile C.local in C at 2"
     ]  # fmt: skip

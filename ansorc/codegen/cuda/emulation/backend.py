@@ -27,7 +27,7 @@ from ansorc.target import Target, detect
 
 
 class _HostProbes:
-    """What is measured is this CPU, which does the work."""
+    """Measurements of this CPU, which does the work."""
 
     def peak(self, target: Target, threads: int) -> Probe:
         return CPU.probes.peak(detect(), min(threads, detect().cores))

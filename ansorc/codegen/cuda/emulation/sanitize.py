@@ -47,7 +47,7 @@ _LINE = re.compile(r"kernel\.cu:(?P<line>\d+)|line (?P<own>\d+):")
 
 @dataclass(frozen=True)
 class Finding:
-    """What a sanitizer found wrong with a program."""
+    """A fault that a sanitizer found in a program."""
 
     kind: str
     """In its words: "data race", "heap-buffer-overflow", "index 8 out of bounds for type …"."""

@@ -90,7 +90,7 @@ class FloatParts(NamedTuple):
 
 
 class Mantissa(NamedTuple):
-    """What the logarithm of a mantissa is made of: base + log(1 + rest)."""
+    """The parts of the logarithm of a mantissa: base + log(1 + rest)."""
 
     base: str | None
     rest: str

@@ -11,7 +11,7 @@ from ansorc.target import Target
 
 @dataclass(frozen=True)
 class VectorShape:
-    """What the code of a math function depends on."""
+    """The types that the code of a math function depends on."""
 
     bits: int
     """Of an element: 32 or 64."""
@@ -39,7 +39,7 @@ class VectorShape:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent before it is stored."""
+        """Return what is added to an exponent before it is stored."""
         return 127 if self.bits == 32 else 1023
 
     @property

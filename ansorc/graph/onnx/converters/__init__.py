@@ -1,4 +1,4 @@
-"""What the operators of ONNX mean, by name: one module a family."""
+"""Converters of the operators of ONNX, by name: one module a family."""
 
 from __future__ import annotations
 

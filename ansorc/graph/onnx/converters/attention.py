@@ -41,8 +41,8 @@ class Heads:
         shape = call.builder.type(name).shape
         if len(shape) != 3 or count < 1 or shape[2] % count:
             call.refuse(f"'{name}' is {list(shape)}, which are no {count} heads of [b, n, width]")
-        found = (*shape[:2], count, shape[2] // count)
-        return Heads(call.add("reshape", [name], shape=found), found, is_flat=True)
+        parts = (*shape[:2], count, shape[2] // count)
+        return Heads(call.add("reshape", [name], shape=parts), parts, is_flat=True)
 
     @staticmethod
     def joined(call: NodeCall, past: str, new: Heads) -> Heads:
@@ -58,9 +58,9 @@ class Heads:
 
     def in_groups(self, call: NodeCall, groups: int) -> str:
         """Return it with the heads in `groups` of neighbours, as two dimensions."""
-        place = 2 if self.is_flat else 1
+        dimension = 2 if self.is_flat else 1
         shape = list(self.shape)
-        shape[place : place + 1] = [groups, self.count // groups]
+        shape[dimension : dimension + 1] = [groups, self.count // groups]
         return call.add("reshape", [self.name], shape=shape)
 
 
@@ -75,30 +75,30 @@ def _attention(call: NodeCall) -> Sequence[Value]:
     wants_scores = len(outputs) > 3 and bool(outputs[3])
     scores_out, probabilities = _probabilities(call, scores, mode)
     result = mixed_values(call, probabilities, query, value)
-    found: list[Value] = [result, "", "", ""]
+    results: list[Value] = [result, "", "", ""]
     if len(outputs) > 1:
-        found[1], found[2] = key.split(call), value.split(call)
+        results[1], results[2] = key.split(call), value.split(call)
     if wants_scores:
-        found[3] = scores if mode == _RAW else scores_out
-    return found[: len(outputs)]
+        results[3] = scores if mode == _RAW else scores_out
+    return results[: len(outputs)]
 
 
-def _heads(call: NodeCall, place: int, attribute: str) -> Heads:
-    name, shape = call.input(place), call.type(place).shape
+def _heads(call: NodeCall, index: int, attribute: str) -> Heads:
+    name, shape = call.input(index), call.type(index).shape
     if len(shape) == 4:
         return Heads(name, shape, is_flat=False)
     count = call.attribute(attribute)
     if len(shape) != 3 or not count or shape[2] % count:
-        call.refuse(f"its input {place} is {list(shape)}, {attribute} is {count}")
+        call.refuse(f"its input {index} is {list(shape)}, {attribute} is {count}")
     return Heads.flat(call, name, count)
 
 
-def _cached(call: NodeCall, place: int, past: int) -> Heads:
+def _cached(call: NodeCall, index: int, past: int) -> Heads:
     """Keys or values, behind those of earlier calls."""
-    found = _heads(call, place, "kv_num_heads")
+    heads = _heads(call, index, "kv_num_heads")
     if not call.has(past):
-        return found
-    return Heads.joined(call, call.input(past), found)
+        return heads
+    return Heads.joined(call, call.input(past), heads)
 
 
 def scores_of(call: NodeCall, query: Heads, key: Heads, factor: float) -> str:
@@ -109,8 +109,8 @@ def scores_of(call: NodeCall, query: Heads, key: Heads, factor: float) -> str:
         return call.add("einsum", [query.name, key.name], equation=f"{terms}->bhnm", scale=factor)
     terms = f"{query.letters('n', 'd', 'hg')},{key.letters('m', 'd', 'h')}"
     grouped = [query.in_groups(call, key.count), key.name]
-    found = call.add("einsum", grouped, equation=f"{terms}->bhgnm", scale=factor)
-    return call.add("reshape", [found], shape=shape)
+    products = call.add("einsum", grouped, equation=f"{terms}->bhgnm", scale=factor)
+    return call.add("reshape", [products], shape=shape)
 
 
 def mixed_values(call: NodeCall, shares: str, query: Heads, value: Heads) -> str:
@@ -121,16 +121,16 @@ def mixed_values(call: NodeCall, shares: str, query: Heads, value: Heads) -> str
         split = (batch, value.count, heads // value.count, query.length, value.length)
         shares = call.add("reshape", [shares], shape=split)
     terms = f"b{letters}nm,{value.letters('m', 'd', 'h')}->{query.letters('n', 'd', letters)}"
-    found = call.add("einsum", [shares, value.name], equation=terms)
+    mixture = call.add("einsum", [shares, value.name], equation=terms)
     if query.is_flat:
-        return call.add("reshape", [found], shape=[batch, query.length, heads * width])
+        return call.add("reshape", [mixture], shape=[batch, query.length, heads * width])
     if heads != value.count:
-        return call.add("reshape", [found], shape=[batch, heads, query.length, width])
-    return found
+        return call.add("reshape", [mixture], shape=[batch, heads, query.length, width])
+    return mixture
 
 
 def _mode(call: NodeCall) -> int:
-    """What the fourth output is."""
+    """Return what the fourth output is."""
     mode = call.attribute("qk_matmul_output_mode", 0)
     is_capped = bool(call.attribute("softcap", 0.0))
     if len(call.node.outputs) < 4 or not call.node.outputs[3]:
@@ -145,7 +145,7 @@ def _probabilities(call: NodeCall, scores: str, mode: int) -> tuple[str, str]:
     causal = bool(call.attribute("is_causal", 0))
     left, right = (call.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
     last = min([0] * causal + [right] * (right >= 0), default=None)
-    others = [call.input(place) for place in (3, 6) if call.has(place)]
+    others = [call.input(index) for index in (3, 6) if call.has(index)]
     options: dict[str, object] = {
         "masked": call.has(3), "softcap": call.attribute("softcap", 0.0), "last": last,
         "first": -left if left >= 0 else None,
@@ -159,12 +159,12 @@ def _probabilities(call: NodeCall, scores: str, mode: int) -> tuple[str, str]:
         names = call.builder.add_many("attention_softmax", [scores, *others], ("", ""), **options)
         return names[0], names[1]
     is_plain = not others and not options["softcap"] and last is None and left < 0
-    found = (
+    probabilities = (
         call.add("softmax", [scores], axis=-1)
         if is_plain
         else call.add("attention_softmax", [scores, *others], **options)
     )
-    return found, found
+    return probabilities, probabilities
 
 
 def _rotary_embedding(call: NodeCall) -> str:

@@ -67,7 +67,9 @@ def _transposed_margins(
     more = [
         min(0, total) for total in totals
     ]  # what the size asks for beyond the window: at the end
-    return [margin + one for margin, one in zip(cut, [0] * rank + more, strict=True)]
+    return [
+        margin + output_margin for margin, output_margin in zip(cut, [0] * rank + more, strict=True)
+    ]
 
 
 def _deformable(call: NodeCall) -> str:
@@ -84,7 +86,7 @@ def _deformable(call: NodeCall) -> str:
     parts = call.attribute("offset_group", 1)
     if size != wanted or call.type(2).shape[1] != 2 * parts * kernel[0] * kernel[1]:
         call.refuse(f"its offsets are {list(call.type(2).shape)} for an output of {list(wanted)}")
-    tensors = [call.input(place) for place in (0, 1, 2, 4) if call.has(place)]
+    tensors = [call.input(index) for index in (0, 1, 2, 4) if call.has(index)]
     result = call.add(
         "deformable_conv2d", tensors, stride=stride, padding=margins, dilation=dilation,
         groups=call.attribute("group", 1),
@@ -102,10 +104,10 @@ def _col2im(call: NodeCall) -> str:
     )  # fmt: skip
 
 
-def _with_bias(call: NodeCall, result: str, place: int) -> str:
-    if not call.has(place):
+def _with_bias(call: NodeCall, result: str, index: int) -> str:
+    if not call.has(index):
         return result
-    return call.add("bias_add", [result, call.input(place)], axis=1)
+    return call.add("bias_add", [result, call.input(index)], axis=1)
 
 
 CONVOLUTION: Mapping[str, Converter] = {

@@ -60,8 +60,8 @@ def _chain(operator: str) -> Converter:
                 middle = (first + last) // 2
                 return call.add(operator, [joined(first, middle), joined(middle, last)])
             result = call.input(first)
-            for place in range(first + 1, last):
-                result = call.add(operator, [result, call.input(place)])
+            for index in range(first + 1, last):
+                result = call.add(operator, [result, call.input(index)])
             return result
 
         return joined(0, call.count)
@@ -90,7 +90,9 @@ def _pow(call: NodeCall) -> str:
         if short:
             return short
     wide = _power_type(kind, call.type(1).dtype, known)
-    return _as(call, call.add("power", [_as(call, one, wide) for one in (base, exponent)]), kind)
+    return _as(
+        call, call.add("power", [_as(call, factor, wide) for factor in (base, exponent)]), kind
+    )
 
 
 def _power_type(base: DType, exponent: DType, known: Array | None) -> DType:
@@ -145,9 +147,9 @@ def _clip(call: NodeCall) -> str:
     data = call.input(0)
     if call.opset < 11:
         low, high = call.attribute("min"), call.attribute("max")
-        bounds = [None if one is None else call.scalar(one, data) for one in (low, high)]
+        bounds = [None if limit is None else call.scalar(limit, data) for limit in (low, high)]
     else:
-        bounds = [call.input(place) if call.has(place) else None for place in (1, 2)]
+        bounds = [call.input(index) if call.has(index) else None for index in (1, 2)]
     for operator, bound in zip(("maximum", "minimum"), bounds, strict=True):
         if bound is not None:
             data = call.add(operator, [data, bound])

@@ -36,9 +36,11 @@ def _dft(call: NodeCall) -> str:
     count = matrix.shape[1] // made
     rows = call.add("reshape", [moved], shape=[-1, shape[axis] * parts])
     known = call.constant(matrix.astype(call.type(0).dtype.numpy))
-    found = call.add("reshape", [call.add("matmul", [rows, known])], shape=[*outer, count, made])
+    transformed = call.add(
+        "reshape", [call.add("matmul", [rows, known])], shape=[*outer, count, made]
+    )
     back = [order.index(d) for d in range(rank)]
-    return call.add("transpose", [found], order=back)
+    return call.add("transpose", [transformed], order=back)
 
 
 def _stft(call: NodeCall) -> str:
@@ -57,8 +59,8 @@ def _stft(call: NodeCall) -> str:
     is_half = bool(call.attribute("onesided", 1))
     matrix = _matrix(length, 1, length, is_inverse=False, is_half=is_half)
     known = call.constant(matrix.astype(call.type(0).dtype.numpy))
-    found = call.add("matmul", [frames, known])
-    return call.add("reshape", [found], shape=[batch, len(starts), matrix.shape[1] // 2, 2])
+    transformed = call.add("matmul", [frames, known])
+    return call.add("reshape", [transformed], shape=[batch, len(starts), matrix.shape[1] // 2, 2])
 
 
 def _matrix(rows: int, parts: int, length: int, *, is_inverse: bool, is_half: bool) -> Array:
@@ -79,9 +81,9 @@ def _matrix(rows: int, parts: int, length: int, *, is_inverse: bool, is_half: bo
 
 def _inverse_of_half(rows: int, length: int) -> Array:
     """Return the transform of the first `rows` of a spectrum to its `length` real numbers."""
-    place = np.arange(rows)
-    angles = 2 * np.pi * (np.outer(place, np.arange(length)) % length) / length
-    both = np.where((place == 0) | (2 * place == length), 1.0, 2.0) * (2 * place <= length)
+    numbers = np.arange(rows)
+    angles = 2 * np.pi * (np.outer(numbers, np.arange(length)) % length) / length
+    both = np.where((numbers == 0) | (2 * numbers == length), 1.0, 2.0) * (2 * numbers <= length)
     pair = np.stack([np.cos(angles), -np.sin(angles)], axis=1) * both[:, None, None] / length
     return pair.reshape(rows * 2, length)
 

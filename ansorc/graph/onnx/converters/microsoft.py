@@ -35,10 +35,10 @@ def activated(call: NodeCall, data: str, numbers: Sequence[float]) -> str:
         low, high = [*numbers, *(-np.inf, np.inf)[len(numbers) :]]
         bound = call.add("maximum", [data, call.scalar(low, data)])
         return call.add("minimum", [bound, call.scalar(high, data)])
-    found = [(operator, rest) for theirs, operator, rest in _ACTIVATIONS if theirs == name]
-    if not found:
+    activations = [(operator, rest) for theirs, operator, rest in _ACTIVATIONS if theirs == name]
+    if not activations:
         call.refuse(f"ansorc does not know its activation '{name}'")
-    operator, parameters = found[0]
+    operator, parameters = activations[0]
     options: dict[str, object] = dict(parameters)
     options.update(zip(options, map(float, numbers), strict=False))
     return call.add(operator, [data], **options)
@@ -52,9 +52,9 @@ def _fused_conv(call: NodeCall) -> str:
 
 
 def _fused_gemm(call: NodeCall) -> str:
-    names = [f"activation_{one}" for one in ("alpha", "beta", "gamma")]
-    given = [call.attribute(one) for one in names]
-    numbers = [one for one in given if one is not None]
+    names = [f"activation_{part}" for part in ("alpha", "beta", "gamma")]
+    given = [call.attribute(part) for part in names]
+    numbers = [part for part in given if part is not None]
     return activated(call, gemm_with_bias(call), numbers)
 
 
@@ -94,11 +94,11 @@ def _fused_matmul(call: NodeCall) -> str:
         call.refuse("vectors are not supported")
     batches = [bool(call.attribute(f"transBatch{side}", 0)) for side in "AB"]
     tensors = [call.input(0), call.input(1)]
-    for place, moves in enumerate(batches):
+    for index, moves in enumerate(batches):
         if moves:  # the dimension before the last goes to the front: [m, b…, k] is [b…, m, k]
-            count = call.rank(place)
+            count = call.rank(index)
             order = [*range(1, count - 1), 0, count - 1]
-            tensors[place] = call.add("transpose", [tensors[place]], order=order)
+            tensors[index] = call.add("transpose", [tensors[index]], order=order)
     left = "...ki" if call.attribute("transA", 0) else "...ik"
     right = "...jk" if call.attribute("transB", 0) else "...kj"
     alpha = float(call.attribute("alpha", 1.0))
@@ -106,11 +106,11 @@ def _fused_matmul(call: NodeCall) -> str:
 
 
 def _fused_matmul_activation(call: NodeCall) -> str:
-    names = [f"activation_{one}" for one in ("alpha", "beta", "gamma")]
-    given = [call.attribute(one) for one in names]
+    names = [f"activation_{part}" for part in ("alpha", "beta", "gamma")]
+    given = [call.attribute(part) for part in names]
     if call.attribute("activation_axis") is not None:
         call.refuse("an activation along an axis is not supported")
-    return activated(call, _fused_matmul(call), [one for one in given if one is not None])
+    return activated(call, _fused_matmul(call), [part for part in given if part is not None])
 
 
 def _gemm_fast_gelu(call: NodeCall) -> str:

@@ -29,14 +29,15 @@ def _multi_head(call: NodeCall) -> Sequence[Value]:
     if call.has(6):
         past = call.type(6).shape[2]
         key, value = (
-            Heads.joined(call, call.input(place), one) for place, one in ((6, key), (7, value))
+            Heads.joined(call, call.input(index), heads_now)
+            for index, heads_now in ((6, key), (7, value))
         )
     mask = _added_mask(call, 4, 5, (query.shape[0], query.length, key.length))
     scores, result = _attended(call, query, key, value, mask, past)
-    found: list[Value] = [result, "", "", scores]
+    outputs: list[Value] = [result, "", "", scores]
     if len(call.node.outputs) > 1:
-        found[1], found[2] = key.split(call), value.split(call)
-    return found[: len(call.node.outputs)]
+        outputs[1], outputs[2] = key.split(call), value.split(call)
+    return outputs[: len(call.node.outputs)]
 
 
 def _attention(call: NodeCall) -> Sequence[Value]:
@@ -82,7 +83,8 @@ def _self_attention(call: NodeCall, product: str, places: Sequence[int]) -> Sequ
         past = shape[3]
         earlier = [call.add("squeeze", [_part(call, state, 0, n, n + 1)], axis=0) for n in range(2)]
         key, value = (
-            Heads.joined(call, name, one) for name, one in zip(earlier, (key, value), strict=True)
+            Heads.joined(call, name, tensor)
+            for name, tensor in zip(earlier, (key, value), strict=True)
         )
     extent = (query.shape[0], query.length, key.length)
     mask = _added_mask(call, mask_place, bias_place, extent)
@@ -128,12 +130,12 @@ def _added_mask(
     return parts[0] if len(parts) == 1 else call.add("add", parts) if parts else ""
 
 
-def _padding_mask(call: NodeCall, place: int, extent: tuple[int, int, int]) -> str:
-    """What is added for a mask: 1 for each key that counts, or the places where they end."""
-    (batch, queries, keys), shape, mask = extent, call.type(place).shape, call.input(place)
+def _padding_mask(call: NodeCall, index: int, extent: tuple[int, int, int]) -> str:
+    """Return what is added for a mask: 1 for each key that counts, or the places where they end."""
+    (batch, queries, keys), shape, mask = extent, call.type(index).shape, call.input(index)
     if shape in ((batch, keys), (batch, queries, keys)):
         axes = (batch, 1, shape[1] if len(shape) == 3 else 1, keys)
-        zero = call.constant(np.zeros((), call.type(place).dtype.numpy))
+        zero = call.constant(np.zeros((), call.type(index).dtype.numpy))
         kept = call.add("greater", [call.add("reshape", [mask], shape=axes), zero])
     elif shape in ((batch,), (2 * batch,)):
         at = call.constant(np.arange(keys).reshape(1, 1, 1, keys).astype(np.int32))
@@ -150,7 +152,7 @@ def _padding_mask(call: NodeCall, place: int, extent: tuple[int, int, int]) -> s
             f" ansorc takes [{batch}], [{2 * batch}], [{batch}, {keys}] and "
             f"[{batch}, {queries}, {keys}]"
         )
-    values = [call.constant(np.float32(one)) for one in (0.0, _mask_value(call))]
+    values = [call.constant(np.float32(number)) for number in (0.0, _mask_value(call))]
     return call.add("where", [kept, *values])
 
 
@@ -170,44 +172,44 @@ def _projected(call: NodeCall, heads: int) -> tuple[Heads, Heads, Heads]:
         key, value = _unpacked(call, 1, 2)
         return query, key, value
     if call.rank(1) == 4:
-        names = [call.input(place) for place in (1, 2)]
+        names = [call.input(index) for index in (1, 2)]
         key, value = (Heads(name, call.builder.type(name).shape, is_flat=False) for name in names)
         return query, key, value
-    key, value = (Heads.flat(call, call.input(place), heads) for place in (1, 2))
+    key, value = (Heads.flat(call, call.input(index), heads) for index in (1, 2))
     return query, key, value
 
 
-def _unpacked(call: NodeCall, place: int, count: int) -> list[Heads]:
+def _unpacked(call: NodeCall, index: int, count: int) -> list[Heads]:
     """Tensors [b, n, heads, d] that lie side by side in one, [b, n, heads, count, d]."""
-    data, shape = call.input(place), call.type(place).shape
+    data, shape = call.input(index), call.type(index).shape
     if shape[3] != count:
-        call.refuse(f"its input {place} is {list(shape)}; it needs {count} in its dimension 3")
+        call.refuse(f"its input {index} is {list(shape)}; it needs {count} in its dimension 3")
     parts = [call.add("squeeze", [_part(call, data, 3, n, n + 1)], axis=3) for n in range(count)]
-    return [Heads(one, (*shape[:3], shape[4]), is_flat=True) for one in parts]
+    return [Heads(part, (*shape[:3], shape[4]), is_flat=True) for part in parts]
 
 
 def _with_bias(call: NodeCall, tensors: Sequence[Heads]) -> list[Heads]:
     """Queries, keys and values, each with its part of the bias."""
     if not call.has(3):
         return list(tensors)
-    if not all(one.is_flat for one in tensors):
+    if not all(tensor.is_flat for tensor in tensors):
         call.refuse("it has a bias for keys and values that come from another layer")
-    total = sum(one.shape[2] * one.shape[3] for one in tensors)
+    total = sum(tensor.shape[2] * tensor.shape[3] for tensor in tensors)
     if call.type(3).shape != (total,):
         call.refuse(f"its bias is {list(call.type(3).shape)}; it needs [{total}]")
-    found, begin = list[Heads](), 0
-    for one in tensors:
-        heads, width = one.shape[2:]
+    biased, begin = list[Heads](), 0
+    for tensor in tensors:
+        heads, width = tensor.shape[2:]
         part = _part(call, call.input(3), 0, begin, begin + heads * width)
         begin += heads * width
         part = call.add("reshape", [part], shape=(heads, width))
-        found.append(Heads(call.add("add", [one.name, part]), one.shape, is_flat=True))
-    return found
+        biased.append(Heads(call.add("add", [tensor.name, part]), tensor.shape, is_flat=True))
+    return biased
 
 
 def _refuse_shared_buffers(call: NodeCall, places: Sequence[int]) -> None:
     _mask_value(call)  # is given also where nothing is masked
-    if call.attribute("past_present_share_buffer", 0) or any(call.has(one) for one in places):
+    if call.attribute("past_present_share_buffer", 0) or any(call.has(index) for index in places):
         call.refuse(
             "its state is a buffer that is written in place, and ansorc's networks have no state; "
             "export the model with past and present of their own (past_present_share_buffer=0)"

@@ -19,24 +19,24 @@ _FLAT_SOFTMAX_UNTIL = 13
 """Before that version a softmax is one over all dimensions from its axis on."""
 
 
-def dequantized(call: NodeCall, place: int) -> str:
+def dequantized(call: NodeCall, index: int) -> str:
     """Add what the numbers at a place mean, with the scale and the zero point behind them."""
-    names = [call.input(p) for p in range(place, place + 3) if call.has(p)]
-    for one in (place + 1, place + 2):
-        if call.has(one) and call.type(one).elements > 1:
+    names = [call.input(p) for p in range(index, index + 3) if call.has(p)]
+    for number in (index + 1, index + 2):
+        if call.has(number) and call.type(number).elements > 1:
             call.refuse("it has a scale or zero point for each channel")
     return call.add("dequantize", names, axis=-1)
 
 
-def quantized(call: NodeCall, data: str, place: int) -> str:
+def quantized(call: NodeCall, data: str, index: int) -> str:
     """Add numbers again, with the scale at `place` and the zero point behind it."""
-    kind = call.type(place + 1).dtype.name if call.has(place + 1) else call.type(0).dtype.name
+    kind = call.type(index + 1).dtype.name if call.has(index + 1) else call.type(0).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")
-    for one in (place, place + 1):
-        if call.has(one) and call.type(one).elements > 1:
+    for number in (index, index + 1):
+        if call.has(number) and call.type(number).elements > 1:
             call.refuse("it has a scale or zero point for each channel")
-    scales = [call.input(one) for one in (place, place + 1) if call.has(one)]
+    scales = [call.input(number) for number in (index, index + 1) if call.has(number)]
     return call.add("quantize", [data, *scales], dtype=kind, axis=-1)
 
 
@@ -69,7 +69,7 @@ def _softmax(call: NodeCall, data: str) -> str:
 
 
 def _reduce_mean(call: NodeCall, data: str) -> str:
-    axes = [call.axis(one, call.rank(0)) for one in call.attribute("axes")]
+    axes = [call.axis(axis, call.rank(0)) for axis in call.attribute("axes")]
     return call.add("mean", [data], axis=axes, keepdims=bool(call.attribute("keepdims", 1)))
 
 
@@ -134,7 +134,7 @@ def _window(call: NodeCall, *, is_last: bool) -> _Window:
 
 
 def _concat(call: NodeCall) -> str:
-    parts = [dequantized(call, place) for place in range(2, call.count, 3)]
+    parts = [dequantized(call, index) for index in range(2, call.count, 3)]
     rank = len(call.builder.type(parts[0]).shape)
     axis = call.axis(call.attribute("axis"), rank)
     joined = call.add("concat", parts, axis=axis) if len(parts) > 1 else parts[0]
@@ -182,18 +182,18 @@ def _integer_matmul_to_float(call: NodeCall) -> str:
     return call.add("add", [result, call.input(6)]) if call.has(6) else result
 
 
-def _flat(call: NodeCall, place: int) -> str:
+def _flat(call: NodeCall, index: int) -> str:
     """Scales: a number, or a vector along the columns."""
-    if call.type(place).shape == (1,):
-        return call.add("reshape", [call.input(place)], shape=())
-    return call.input(place)
+    if call.type(index).shape == (1,):
+        return call.add("reshape", [call.input(index)], shape=())
+    return call.input(index)
 
 
 def _integer_product_of_elements(call: NodeCall) -> str:
     zero = np.zeros((), np.int32)
     pairs = [
-        [call.input(place), *([call.input(place + 1)] if call.has(place + 1) else [])]
-        for place in (0, 2)
+        [call.input(index), *([call.input(index + 1)] if call.has(index + 1) else [])]
+        for index in (0, 2)
     ]
     for names in pairs:
         if len(names) > 1 and call.builder.type(names[1]).shape == (1,):
@@ -202,13 +202,13 @@ def _integer_product_of_elements(call: NodeCall) -> str:
 
 
 def _integer_sum(call: NodeCall) -> str:
-    axes = [call.axis(one, call.rank(0)) for one in call.attribute("axes")]
+    axes = [call.axis(axis, call.rank(0)) for axis in call.attribute("axes")]
     data = call.add("cast", [call.input(0)], dtype="int32")
     return call.add("sum", [data], axis=axes, keepdims=bool(call.attribute("keepdims", 1)))
 
 
 def _matmul_integer16(call: NodeCall) -> str:
-    data = [call.add("cast", [call.input(place)], dtype="int32") for place in (0, 1)]
+    data = [call.add("cast", [call.input(index)], dtype="int32") for index in (0, 1)]
     return call.add("matmul", data)
 
 

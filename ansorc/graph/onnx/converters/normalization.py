@@ -21,10 +21,10 @@ def _batch_norm(call: NodeCall) -> Value | Sequence[Value]:
         call.refuse("it is in training mode; export the network for inference")
     shape = call.type(0).shape
     if len(shape) > 1 and call.attribute("spatial", 1):
-        return _batch_norm_of(call, call.input(0), [call.input(place) for place in range(1, 5)])
+        return _batch_norm_of(call, call.input(0), [call.input(index) for index in range(1, 5)])
     # one dimension has one channel; without `spatial` each element of an image has its own numbers
     rows = math.prod(shape[1:])
-    vectors = [call.add("reshape", [call.input(place)], shape=[rows]) for place in range(1, 5)]
+    vectors = [call.add("reshape", [call.input(index)], shape=[rows]) for index in range(1, 5)]
     data = call.add("reshape", [call.input(0)], shape=[math.prod(shape[:1]), rows])
     return call.add("reshape", [_batch_norm_of(call, data, vectors)], shape=shape)
 
@@ -32,9 +32,9 @@ def _batch_norm(call: NodeCall) -> Value | Sequence[Value]:
 def _batch_norm_of(call: NodeCall, data: str, vectors: Sequence[str]) -> str:
     """`data`, [n, c, …], by scale, shift, mean and variance [c]; what is known is one factor."""
     epsilon = call.attribute("epsilon", 1e-5)
-    known = [call.value(place) for place in range(1, 5)]
-    if all(one is not None for one in known):
-        scale, shift, mean, variance = (np.asarray(one, np.float64).ravel() for one in known)
+    known = [call.value(index) for index in range(1, 5)]
+    if all(vector is not None for vector in known):
+        scale, shift, mean, variance = (np.asarray(vector, np.float64).ravel() for vector in known)
         factor = scale / np.sqrt(variance + epsilon)
         kind = call.type(0).dtype.numpy
         folded = [factor.astype(kind), (shift - mean * factor).astype(kind)]
@@ -74,9 +74,9 @@ def _group_norm(call: NodeCall) -> str:
     vectors = [call.input(1), call.input(2)]
     if call.opset < 21 and channels != groups:  # one number for each group
         each = channels // groups
-        vectors = [call.add("reshape", [one], shape=[groups, 1]) for one in vectors]
-        vectors = [call.add("broadcast_to", [one], shape=[groups, each]) for one in vectors]
-        vectors = [call.add("reshape", [one], shape=[channels]) for one in vectors]
+        vectors = [call.add("reshape", [vector], shape=[groups, 1]) for vector in vectors]
+        vectors = [call.add("broadcast_to", [vector], shape=[groups, each]) for vector in vectors]
+        vectors = [call.add("reshape", [vector], shape=[channels]) for vector in vectors]
     return grouped(call, groups, vectors)
 
 
@@ -128,7 +128,7 @@ def _rms_norm(call: NodeCall) -> str:
 
 def _is_whole(call: NodeCall, axis: int, *places: int) -> bool:
     """Return whether some inputs have exactly the extents of input 0 from `axis` on."""
-    return all(call.type(place).shape == call.type(0).shape[axis:] for place in places)
+    return all(call.type(index).shape == call.type(0).shape[axis:] for index in places)
 
 
 def _mean_variance(call: NodeCall) -> str:

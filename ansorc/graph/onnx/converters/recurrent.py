@@ -45,33 +45,33 @@ class _Direction:
     options: Mapping[str, object]
     """Attributes of each step."""
 
-    def weight(self, place: int, first: int = 0, last: int | None = None) -> str:
+    def weight(self, index: int, first: int = 0, last: int | None = None) -> str:
         """Return rows of an input's part for this direction: [rows, …] of [directions, rows, …]."""
-        call, shape = self.call, self.call.type(place).shape
+        call, shape = self.call, self.call.type(index).shape
         end = shape[1] if last is None else last
-        if (value := call.value(place)) is not None:
+        if (value := call.value(index)) is not None:
             return call.constant(np.ascontiguousarray(value[self.place, first:end]))
-        data = call.input(place)
+        data = call.input(index)
         if shape[0] > 1 or (first, end) != (0, shape[1]):
             begins = [self.place, first, *[0] * (len(shape) - 2)]
             ends = [self.place + 1, end, *shape[2:]]
             data = call.add("slice", [data], begin=begins, end=ends)
         return call.add("reshape", [data], shape=[end - first, *shape[2:]])
 
-    def multiplier(self, place: int, first: int = 0, last: int | None = None) -> Multiplier:
+    def multiplier(self, index: int, first: int = 0, last: int | None = None) -> Multiplier:
         """Return what adds the product of a tensor [..., k] and rows of a weight."""
-        weight = self.weight(place, first, last)
+        weight = self.weight(index, first, last)
         return lambda data: self.call.add("dense", [data, weight])
 
-    def start(self, place: int, batch: int) -> str:
+    def start(self, index: int, batch: int) -> str:
         """Return the first state [b, units], zeros where none is given."""
         call = self.call
-        if not call.has(place):
+        if not call.has(index):
             kind = call.type(0).dtype.numpy
             return call.constant(np.zeros((batch, self.units), kind))
         if not call.attribute("layout", 0):
-            return self.weight(place)
-        data, directions = call.input(place), call.type(place).shape[1]
+            return self.weight(index)
+        data, directions = call.input(index), call.type(index).shape[1]
         if directions > 1:
             begins, ends = [0, self.place, 0], [batch, self.place + 1, self.units]
             data = call.add("slice", [data], begin=begins, end=ends)
@@ -87,17 +87,17 @@ class _Direction:
                 bias = _sum(call, bias, self.weight(3, rows))
             product = call.add("bias_add", [product, bias])
         shape = call.builder.type(product).shape
-        found: list[str] = []
+        projections: list[str] = []
         for first in range(0, shape[0], _MOST_AT_ONCE):
             last, part = min(first + _MOST_AT_ONCE, shape[0]), product
             if last - first < shape[0]:
                 begin, end = [first, *[0] * (len(shape) - 1)], [last, *shape[1:]]
                 part = call.add("slice", [product], begin=begin, end=end)
             if last - first == 1:
-                found.append(call.add("reshape", [part], shape=shape[1:]))
+                projections.append(call.add("reshape", [part], shape=shape[1:]))
             else:
-                found += call.builder.add_many("unstack", [part], [""] * (last - first))
-        return found
+                projections += call.builder.add_many("unstack", [part], [""] * (last - first))
+        return projections
 
     def kept(self, step: int, new: str, *old: str) -> str:
         """Return a state where the sequence goes on at `step`, else what it was, or 0."""
@@ -109,22 +109,22 @@ class _Direction:
 class _DynamicDirection(_Direction):
     """One of DynamicQuantizeLSTM: weights [directions, k, rows] are integers, data is quantised."""
 
-    def multiplier(self, place: int, first: int = 0, last: int | None = None) -> Multiplier:
+    def multiplier(self, index: int, first: int = 0, last: int | None = None) -> Multiplier:
         """Return what adds the product of a tensor [..., k], quantised by its range."""
-        call, scales = self.call, 6 + 2 * place
-        weight, zero = (self._own(one) for one in (place, scales + 1))
+        call, scales = self.call, 6 + 2 * index
+        weight, zero = (self._own(number) for number in (index, scales + 1))
         scale = self._own(scales)
         name = scale if isinstance(scale, str) else call.constant(scale)
         return lambda data: dynamic_product(call, data, weight, name, zero)
 
-    def _own(self, place: int) -> Array | str:
+    def _own(self, index: int) -> Array | str:
         """The part of an input for this direction."""
-        value = self.call.value(place)
+        value = self.call.value(index)
         if value is not None:
             return np.ascontiguousarray(value[self.place])
-        shape = self.call.type(place).shape
+        shape = self.call.type(index).shape
         begin, end = [self.place, *[0] * (len(shape) - 1)], [self.place + 1, *shape[1:]]
-        data = self.call.add("slice", [self.call.input(place)], begin=begin, end=end)
+        data = self.call.add("slice", [self.call.input(index)], begin=begin, end=end)
         return self.call.add("reshape", [data], shape=list(shape[1:]))
 
 
@@ -150,10 +150,10 @@ def _layer(kind: str, make: type[_Direction] = _Direction) -> Converter:
         if call.type(1).shape[0] != count:
             call.refuse(f"its weights are of {call.type(1).shape[0]} directions, but it is {name}")
         results: list[tuple[Sequence[str], Sequence[str]]] = []
-        for place in range(count):
-            options = _options(call, kind, place, count)
-            direction = make(call, place, units, _lengths(call, data), options)
-            is_backward = name == "reverse" or place == 1
+        for number in range(count):
+            options = _options(call, kind, number, count)
+            direction = make(call, number, units, _lengths(call, data), options)
+            is_backward = name == "reverse" or number == 1
             results.append(_STEPS[kind](direction, data, is_backward=is_backward))
         return _joined(call, results)
 
@@ -164,17 +164,17 @@ def _joined(call: NodeCall, results: Sequence[tuple[Sequence[str], Sequence[str]
     """The outputs: all hidden states, and the last states, of one direction or two."""
     is_batch_first = bool(call.attribute("layout", 0))
     wanted = call.node.outputs
-    found: list[str] = []
+    outputs: list[str] = []
     if wanted[0]:
         axis = 1 if is_batch_first else 0
         whole = [call.add("stack", list(steps), axis=axis) for steps, _ in results]
-        found.append(_stacked(call, whole, 2 if is_batch_first else 1))
+        outputs.append(_stacked(call, whole, 2 if is_batch_first else 1))
     else:
-        found.append("")
+        outputs.append("")
     for number, name in enumerate(wanted[1:]):
         last = [states[number] for _, states in results]
-        found.append(_stacked(call, last, 1 if is_batch_first else 0) if name else "")
-    return found
+        outputs.append(_stacked(call, last, 1 if is_batch_first else 0) if name else "")
+    return outputs
 
 
 def _stacked(call: NodeCall, tensors: Sequence[str], axis: int) -> str:
@@ -249,7 +249,7 @@ def _lengths(call: NodeCall, data: str) -> str:
     return call.input(4)
 
 
-def _options(call: NodeCall, kind: str, place: int, count: int) -> dict[str, object]:
+def _options(call: NodeCall, kind: str, number: int, count: int) -> dict[str, object]:
     """The attributes of each step of direction `place`."""
     names = [str(name) for name in call.attribute("activations") or _DEFAULTS[kind] * count]
     each = len(_DEFAULTS[kind])
@@ -257,7 +257,7 @@ def _options(call: NodeCall, kind: str, place: int, count: int) -> dict[str, obj
         call.refuse(f"it has {len(names)} activations; {each * count} are needed")
     alphas = list(call.attribute("activation_alpha") or ())
     betas = list(call.attribute("activation_beta") or ())
-    found: list[tuple[str, float, float]] = []
+    activations: list[tuple[str, float, float]] = []
     for name in names:  # numbers go to the functions that take some, in their order
         lower = name.lower()
         if lower not in ACTIVATIONS:
@@ -267,9 +267,9 @@ def _options(call: NodeCall, kind: str, place: int, count: int) -> dict[str, obj
             alpha = alphas.pop(0)
         if lower in _WITH_BETA and betas:
             beta = betas.pop(0)
-        found.append((lower, float(alpha), float(beta)))
-    own = found[place * each : (place + 1) * each]
-    options: dict[str, object] = {"activations": own, "clip": float(call.attribute("clip", 0.0))}
+        activations.append((lower, float(alpha), float(beta)))
+    chosen = activations[number * each : (number + 1) * each]
+    options: dict[str, object] = {"activations": chosen, "clip": float(call.attribute("clip", 0.0))}
     if kind == "LSTM":
         options["coupled"] = bool(call.attribute("input_forget", 0))
     return options

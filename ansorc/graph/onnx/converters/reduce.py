@@ -34,11 +34,11 @@ def _axes(call: NodeCall) -> list[int] | None:
     is_sum = call.node.operator == "ReduceSum"
     since = _AXES_OF_SUM_ARE_INPUTS_SINCE if is_sum else _AXES_ARE_INPUTS_SINCE
     if call.opset < since:
-        found = call.attribute("axes")
+        axes = call.attribute("axes")
     else:
-        found = call.ints(1, "the axes") if call.has(1) else None
-    if found:
-        return [call.axis(axis, call.rank(0)) for axis in found]
+        axes = call.ints(1, "the axes") if call.has(1) else None
+    if axes:
+        return [call.axis(axis, call.rank(0)) for axis in axes]
     return [] if call.attribute("noop_with_empty_axes", 0) else None
 
 
@@ -60,10 +60,10 @@ def _rooted(operator: str, **parts: ElementMap) -> Converter:
         if kind.is_float:
             return str(plain(call))
         first = None if after is not None else _as_float64
-        found = str(_reduce(operator, before=parts.get("before", first))(call))
+        reduced = str(_reduce(operator, before=parts.get("before", first))(call))
         if after is not None:  # sums of integers are exact
-            found = after(call, _as_float64(call, found))
-        return call.add("cast", [found], dtype=str(kind))
+            reduced = after(call, _as_float64(call, reduced))
+        return call.add("cast", [reduced], dtype=str(kind))
 
     return convert
 
@@ -112,7 +112,7 @@ def _place(operator: str) -> Converter:
         if not call.attribute("select_last_index", 0):
             return call.add(operator, [call.input(0)], axis=axis, keepdims=keepdims)
         result = call.add(f"last_{operator}", [call.input(0)], axis=axis)
-        kept = [1 if place == axis else extent for place, extent in enumerate(shape)]
+        kept = [1 if dimension == axis else extent for dimension, extent in enumerate(shape)]
         return call.add("reshape", [result], shape=kept) if keepdims else result
 
     return convert

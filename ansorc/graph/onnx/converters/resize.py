@@ -155,7 +155,7 @@ def _resize(call: NodeCall) -> str:
     axes = [call.axis(axis, rank) for axis in call.attribute("axes") or range(rank)]
     roi = None
     if manner.coordinates == "tf_crop_and_resize":
-        roi = [float(one) for one in call.known(1, "the region of interest")]
+        roi = [float(bound) for bound in call.known(1, "the region of interest")]
     if call.has(2) and (scales := call.known(2, "the scales")).size:
         if call.has(3) and call.known(3, "the sizes").size:
             call.refuse("it has scales and sizes, which may contradict each other; give one")
@@ -235,7 +235,7 @@ def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> 
 
 
 def _cut_off(call: NodeCall, floats: str) -> str:
-    """What interpolates bytes is a byte: ONNX Runtime cuts fractions off.
+    """Return what interpolates bytes is a byte: ONNX Runtime cuts fractions off.
 
     Weights whose sum is 1 up to a rounding shall not make 6 of an image of sevens, so what is an
     integer up to a rounding is that one.

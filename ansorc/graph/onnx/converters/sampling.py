@@ -55,11 +55,11 @@ def _roi_align(call: NodeCall) -> str:
     if corners not in ("half_pixel", "output_half_pixel"):
         call.refuse(f"there is no coordinate_transformation_mode '{corners}'")
     options: dict[str, object] = {
-        "size": [int(call.attribute(f"output_{one}", 1)) for one in ("height", "width")],
+        "size": [int(call.attribute(f"output_{side}", 1)) for side in ("height", "width")],
         "scale": float(call.attribute("spatial_scale", 1.0)),
         "mode": str(call.attribute("mode", "avg")), "half_pixel": corners == "half_pixel",
     }  # fmt: skip
-    tensors = [call.input(place) for place in range(3)]
+    tensors = [call.input(index) for index in range(3)]
     if samples < 1:
         return call.add("roi_align_by_size", tensors, **options)
     return call.add("roi_align", tensors, samples=samples, **options)

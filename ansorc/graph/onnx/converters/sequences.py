@@ -12,7 +12,7 @@ from ansorc.graph.slices import sliced
 
 
 def _construct(call: NodeCall) -> OnnxItem:
-    return OnnxSequence(tuple(_tensor(call, place) for place in range(call.count)))
+    return OnnxSequence(tuple(_tensor(call, index) for index in range(call.count)))
 
 
 def _at(call: NodeCall) -> OnnxItem:
@@ -22,8 +22,8 @@ def _at(call: NodeCall) -> OnnxItem:
 
 def _insert(call: NodeCall) -> OnnxItem:
     items = list(call.sequence(0))
-    place = _position(call, 2, len(items), len(items)) if call.has(2) else len(items)
-    items.insert(place, _tensor(call, 1))
+    position = _position(call, 2, len(items), len(items)) if call.has(2) else len(items)
+    items.insert(position, _tensor(call, 1))
     return OnnxSequence(tuple(items))
 
 
@@ -34,9 +34,9 @@ def _erase(call: NodeCall) -> OnnxItem:
     return OnnxSequence(tuple(items))
 
 
-def _position(call: NodeCall, place: int, length: int, last: int) -> int:
+def _position(call: NodeCall, index: int, length: int, last: int) -> int:
     """A position that must be known, at most `last`; negative ones count from the end."""
-    values = call.known(place, "the position in the sequence")
+    values = call.known(index, "the position in the sequence")
     if values.size != 1:
         call.refuse(f"its position has {values.size} elements, not one")
     given = int(values.reshape(()))
@@ -53,7 +53,7 @@ def _split(call: NodeCall) -> OnnxItem:
         lengths, drops = [1] * extent, not call.attribute("keepdims", 1)
     else:
         given = call.known(1, "the lengths of the parts")
-        each = [int(one) for one in given.reshape(-1)]
+        each = [int(size) for size in given.reshape(-1)]
         if given.ndim == 0 and each[0] > 0:
             lengths = [min(each[0], extent - start) for start in range(0, extent, each[0])]
         else:
@@ -85,24 +85,24 @@ def _concat(call: NodeCall) -> OnnxItem:
     if not items:
         call.refuse("its sequence is empty")
     is_new = bool(call.attribute("new_axis", 0))
-    known = [one for one in items if not isinstance(one, str)]
-    kinds = [call.type_of_value(one) for one in items]
+    known = [item for item in items if not isinstance(item, str)]
+    kinds = [call.type_of_value(item) for item in items]
     rank = len(kinds[0].shape) + is_new
     axis = call.axis(int(call.attribute("axis")), rank)
     if len(known) == len(items):
         return (np.stack if is_new else np.concatenate)(known, axis)
     pairs = zip(items, kinds, strict=True)
-    names = [one if isinstance(one, str) else call.constant(one)
-             for one, kind in pairs if kind.elements]  # fmt: skip
+    names = [item if isinstance(item, str) else call.constant(item)
+             for item, kind in pairs if kind.elements]  # fmt: skip
     if len(names) == 1 and not is_new:
         return names[0]
     return call.add("stack" if is_new else "concat", names, axis=axis)
 
 
-def _tensor(call: NodeCall, place: int) -> Value:
+def _tensor(call: NodeCall, index: int) -> Value:
     """An input that must be a tensor, known values with their values."""
-    value = call.value(place)
-    return call.input(place) if value is None else value
+    value = call.value(index)
+    return call.input(index) if value is None else value
 
 
 def _optional(call: NodeCall) -> OnnxItem | Sequence[OnnxItem]:

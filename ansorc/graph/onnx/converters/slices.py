@@ -28,8 +28,8 @@ def _slice(call: NodeCall) -> Value:
     for axis, start, end, step in zip(
         places, starts, ends, steps or [1] * len(starts), strict=True
     ):
-        place = call.axis(axis, len(shape))
-        ranges[place] = range(*slice(start, end, step).indices(shape[place]))
+        dimension = call.axis(axis, len(shape))
+        ranges[dimension] = range(*slice(start, end, step).indices(shape[dimension]))
     return sliced(call.builder, call.input(0), ranges)
 
 
@@ -43,14 +43,14 @@ def _split(call: NodeCall) -> list[Value]:
         count = call.attribute("num_outputs", len(call.node.outputs))
         each = -(-shape[axis] // count)
         lengths = [each] * (count - 1) + [shape[axis] - each * (count - 1)]
-    found: list[Value] = []
+    parts: list[Value] = []
     start = 0
     for length in lengths:
         ranges = [range(extent) for extent in shape]
         ranges[axis] = range(start, start + length)
-        found.append(sliced(call.builder, call.input(0), ranges))
+        parts.append(sliced(call.builder, call.input(0), ranges))
         start += length
-    return found
+    return parts
 
 
 def _concat(call: NodeCall) -> Value:
@@ -82,8 +82,8 @@ def _pad(call: NodeCall) -> Value:
     axes = call.ints(3, "the axes") if call.has(3) else list(range(rank))
     before, after = [0] * rank, [0] * rank
     for number, axis in enumerate(axes):
-        place = call.axis(axis, rank)
-        before[place], after[place] = pads[number], pads[number + len(axes)]
+        dimension = call.axis(axis, rank)
+        before[dimension], after[dimension] = pads[number], pads[number + len(axes)]
     mode = str(call.attribute("mode", "constant"))
     return padded(call, before, after, mode, filler or value)
 
@@ -100,7 +100,7 @@ def padded(
         for low, high, extent in zip(before, after, shape, strict=True)
     ]
     data = sliced(call.builder, call.input(0), ranges)
-    low, high = [max(0, one) for one in before], [max(0, one) for one in after]
+    low, high = [max(0, margin) for margin in before], [max(0, margin) for margin in after]
     if not any(low) and not any(high):
         return data
     if not isinstance(data, str):
@@ -119,10 +119,10 @@ def _center_crop_pad(call: NodeCall) -> Value:
     axes = call.attribute("axes") or list(range(len(shape)))
     before, after = [0] * len(shape), [0] * len(shape)
     for axis, extent in zip(axes, wanted, strict=True):
-        place = call.axis(axis, len(shape))
-        more = extent - shape[place]
-        before[place] = more // 2 if more >= 0 else -(-more // 2)
-        after[place] = more - before[place]
+        dimension = call.axis(axis, len(shape))
+        more = extent - shape[dimension]
+        before[dimension] = more // 2 if more >= 0 else -(-more // 2)
+        after[dimension] = more - before[dimension]
     return padded(call, before, after, "constant", 0.0)
 
 

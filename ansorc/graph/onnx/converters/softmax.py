@@ -30,9 +30,9 @@ def _along(call: NodeCall, operator: str, data: str, axis: int) -> str:
     if operator != "hardmax":
         return call.add(operator, [data], axis=axis)
     kind = call.builder.type(data)
-    place = call.add("argmax", [data], axis=axis)
+    largest = call.add("argmax", [data], axis=axis)
     depth, name = kind.shape[axis], str(kind.dtype)
-    return call.add("one_hot", [place], depth=depth, axis=axis, dtype=name)
+    return call.add("one_hot", [largest], depth=depth, axis=axis, dtype=name)
 
 
 def _loss(call: NodeCall) -> str:
@@ -45,7 +45,7 @@ def _cross_entropy(call: NodeCall) -> list[str]:
 
 
 def _likelihood(call: NodeCall, scores: str) -> str:
-    inputs = [scores, *(call.input(place) for place in range(1, call.count) if call.has(place))]
+    inputs = [scores, *(call.input(index) for index in range(1, call.count) if call.has(index))]
     return call.add(
         "negative_log_likelihood",
         inputs,

@@ -24,9 +24,11 @@ def _shape(call: NodeCall) -> Value:
 def _flatten(call: NodeCall) -> str:
     shape = call.type(0).shape
     axis = call.attribute("axis", 1)
-    place = axis + len(shape) if axis < 0 else axis
+    dimension = axis + len(shape) if axis < 0 else axis
     return call.add(
-        "reshape", [call.input(0)], shape=[math.prod(shape[:place]), math.prod(shape[place:])]
+        "reshape",
+        [call.input(0)],
+        shape=[math.prod(shape[:dimension]), math.prod(shape[dimension:])],
     )
 
 
@@ -41,10 +43,10 @@ def _reshape(call: NodeCall) -> str:
 def _axes(call: NodeCall, rank: int) -> list[int] | None:
     """The axes of a Squeeze or Unsqueeze, counted from the front; None if they are not given."""
     if call.opset < _AXES_ARE_INPUTS_SINCE:
-        found = call.attribute("axes")
+        axes = call.attribute("axes")
     else:
-        found = call.ints(1, "the axes") if call.has(1) else None
-    return None if found is None else [call.axis(axis, rank) for axis in found]
+        axes = call.ints(1, "the axes") if call.has(1) else None
+    return None if axes is None else [call.axis(axis, rank) for axis in axes]
 
 
 def _squeeze(call: NodeCall) -> str:
@@ -107,9 +109,9 @@ def _only_known(what: str) -> Converter:
     """An operator whose result has a shape that depends on values."""
 
     def convert(call: NodeCall) -> Value:
-        for place in range(call.count):
-            if call.has(place):
-                call.known(place, what)
+        for index in range(call.count):
+            if call.has(index):
+                call.known(index, what)
         call.refuse("it cannot be computed at import")
 
     return convert

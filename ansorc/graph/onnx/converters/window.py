@@ -1,4 +1,4 @@
-"""What ONNX says of windows that move over images: their steps and margins."""
+"""Attributes of ONNX for windows that move over images: their steps and margins."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kernel_of(call: NodeCall, weight: int = 1) -> list[int]:
 def cropped(call: NodeCall, margins: Sequence[int]) -> tuple[str, list[int]]:
     """Return the first input without what negative margins cut, and the other margins."""
     rank, shape = len(margins) // 2, call.type(0).shape
-    cut = [max(0, -one) for one in margins]
+    cut = [max(0, -margin) for margin in margins]
     if not any(cut):
         return call.input(0), list(margins)
     inner = [
@@ -66,28 +66,28 @@ def cropped(call: NodeCall, margins: Sequence[int]) -> tuple[str, list[int]]:
         for low, high, extent in zip(cut[:rank], cut[rank:], shape[2:], strict=True)
     ]
     ranges = [*map(range, shape[:2]), *inner]
-    if not all(len(one) for one in ranges):
+    if not all(len(margin) for margin in ranges):
         call.refuse(f"its pads {list(margins)} cut away all of {list(shape)}")
     data = call.add(
-        "slice", [call.input(0)], begin=[one.start for one in ranges],
-        end=[one.stop for one in ranges],
+        "slice", [call.input(0)], begin=[margin.start for margin in ranges],
+        end=[margin.stop for margin in ranges],
     )  # fmt: skip
-    return data, [max(0, one) for one in margins]
+    return data, [max(0, margin) for margin in margins]
 
 
 def with_last_windows(
     margins: Sequence[int], reach: Sequence[int], stride: Sequence[int], extents: Sequence[int]
 ) -> list[int]:
     """Return margins with room for windows of extents `reach` that end outside."""
-    rank, found = len(reach), list(margins)
+    rank, extended = len(reach), list(margins)
     for d, extent in enumerate(extents):
         before = margins[d]
         steps = -(-(extent + before + margins[rank + d] - reach[d]) // stride[d])
         if steps * stride[d] >= extent + before:
             steps -= 1  # the last window would begin in the padding
         wanted = steps * stride[d] + reach[d] - extent - before
-        found[rank + d] = max(margins[rank + d], wanted)
-    return found
+        extended[rank + d] = max(margins[rank + d], wanted)
+    return extended
 
 
 def shared(totals: Sequence[int], *, larger_last: bool) -> list[int]:

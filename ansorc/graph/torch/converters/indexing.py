@@ -50,7 +50,7 @@ def _elements(call: TorchCall, operator: str, names: tuple[str, str], axis: int)
 
 
 def _mode(call: TorchCall, places: str, extent: int, *, from_end: bool) -> str:
-    """What is done with places outside of a dimension: an error, unless it is known that none is.
+    """Return the mode for indices outside of a dimension: an error, unless none can be outside.
 
     `from_end`: whether negative ones count from the end.
     """

@@ -12,7 +12,7 @@ from ansorc.schedule.extent import BoolArray, Hole
 from ansorc.schedule.steps import Reorder, Split
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.evolution.by_estimate import EverySketch
-from ansorc.search.features import FeatureSet, estimated_cycles, estimating_set
+from ansorc.search.features import FeatureSet, estimate_cycles, estimating_set
 from ansorc.search.features.columns import LOG, FloatArray, columns_of, values_of
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.options import SearchOptions
@@ -133,7 +133,7 @@ class ToySpace:
         return drawn[self.legal(sketch, drawn, options)][:rows]
 
     def estimate(self, sketch: Sketch, genes: Genes) -> Float64Array:
-        return estimated_cycles(extract(sketch, genes, sketch.target)).sum(axis=1)
+        return estimate_cycles(extract(sketch, genes, sketch.target)).sum(axis=1)
 
     def untuned(self, dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedSearch:
         return EverySketch(dag, target)

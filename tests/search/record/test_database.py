@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from ansorc.errors import RecordError
-from ansorc.search.record import Records, RecordUrl, is_missing, place_of, text_of
+from ansorc.search.record import Records, RecordUrl, is_missing, parse_record_uri, text_of
 
 
 def test_paths_and_urls_are_told_apart(tmp_path: Path) -> None:
-    assert place_of("tune.db") == Path("tune.db")
-    assert place_of(tmp_path / "a:b") == tmp_path / "a:b"
-    url = place_of("postgresql://me:secret@host:5432/records?sslmode=require")
+    assert parse_record_uri("tune.db") == Path("tune.db")
+    assert parse_record_uri(tmp_path / "a:b") == tmp_path / "a:b"
+    url = parse_record_uri("postgresql://me:secret@host:5432/records?sslmode=require")
     assert isinstance(url, RecordUrl)
-    assert place_of(url) is url
+    assert parse_record_uri(url) is url
     assert str(url) == "postgresql://me:***@host:5432/records"
     assert "secret" not in repr(url)
     assert url.name == "records"
-    assert place_of(text_of(url)) == url
-    assert place_of(text_of(Path("tune.db"))) == Path("tune.db").absolute()
+    assert parse_record_uri(text_of(url)) == url
+    assert parse_record_uri(text_of(Path("tune.db"))) == Path("tune.db").absolute()
     assert is_missing(tmp_path / "a.db")
     assert not is_missing(url)
 

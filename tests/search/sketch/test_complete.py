@@ -9,7 +9,7 @@ from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.options import SearchOptions
-from ansorc.search.sketch import ParallelLoops, Sketch, UnrollLimit, completed, generate
+from ansorc.search.sketch import ParallelLoops, Sketch, UnrollLimit, generate, place_stages
 from ansorc.search.space import design_space
 from tests.search.small_dags import DAGS, ZEN3, conv_layer, matmul, softmax
 
@@ -27,7 +27,7 @@ def marks(sketch: Sketch, stage: str) -> dict[str, Mark]:
 
 def test_padding_is_tried_in_all_sensible_places() -> None:
     derived = generate(conv_layer(56, 64, 64), ZEN3, RULES)
-    found = [places(s, "conv.pad") for s in completed(derived[2], 8)]
+    found = [places(s, "conv.pad") for s in place_stages(derived[2], 8)]
     assert found == [
         "conv.pad at root",
         "conv.pad at conv.rc.0",
@@ -39,7 +39,7 @@ def test_padding_is_tried_in_all_sensible_places() -> None:
 
 def test_padding_may_be_computed_in_the_loops_around_a_fused_stage() -> None:
     derived = generate(conv_layer(56, 64, 64), ZEN3, RULES)
-    found = [places(s, "conv.pad") for s in completed(derived[1], 8)]
+    found = [places(s, "conv.pad") for s in place_stages(derived[1], 8)]
     assert "conv.pad at conv.rc.0" in found
     assert [name for name in found if "at relu." in name] == [
         "conv.pad at relu.i3.1",
@@ -56,7 +56,7 @@ def test_row_stages_are_computed_in_the_rows_of_their_reader() -> None:
 
 def test_the_number_of_sketches_is_bounded() -> None:
     derived = generate(DAGS["attention"], ZEN3, RULES)
-    assert [len(completed(derived[0], most)) for most in (1, 5)] == [1, 5]
+    assert [len(place_stages(derived[0], most)) for most in (1, 5)] == [1, 5]
     plain = [s for s in design_space(DAGS["attention"], ZEN3).sketches if "pack" not in s.name]
     assert len(derived) < len(plain) <= OPTIONS.max_locations
     few = design_space(DAGS["attention"], ZEN3, replace(OPTIONS, max_locations=1)).sketches
@@ -64,18 +64,18 @@ def test_the_number_of_sketches_is_bounded() -> None:
 
 
 def test_the_register_tile_is_marked() -> None:
-    whole = completed(generate(matmul(64, 64, 64), ZEN3, RULES)[2], 1)[0]
+    whole = place_stages(generate(matmul(64, 64, 64), ZEN3, RULES)[2], 1)[0]
     assert marks(whole, "C") == {"i.3": Mark.UNROLL, "j.3": Mark.VECTORIZE}
 
 
 def test_a_copy_is_vectorised_as_a_whole() -> None:
-    fused = completed(generate(matmul(64, 64, 64), ZEN3, RULES)[0], 1)[0]
+    fused = place_stages(generate(matmul(64, 64, 64), ZEN3, RULES)[0], 1)[0]
     assert marks(fused, "C") == {"j.1": Mark.VECTORIZE}
 
 
 def test_a_column_of_results_is_vectorised_along_the_column() -> None:
     found = {sketch.name: sketch for sketch in generate(DAGS["matvec"], ZEN3, RULES)}
-    assert marks(completed(found["tile C"], 1)[0], "C") == {"i.3": Mark.VECTORIZE}
+    assert marks(place_stages(found["tile C"], 1)[0], "C") == {"i.3": Mark.VECTORIZE}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_axis_along_which_terms_adjoin_goes_inside() -> None:
     data = ac.placeholder((4, 6, 16), "A")
     j, k = ac.reduce_axis(6, "j"), ac.reduce_axis(16, "k")
     sums = ac.compute((4,), lambda i: ac.sum(data[i, j, k], axis=[k, j]), "S")
-    whole = completed(generate(ac.ComputeDAG([data, sums]), ZEN3, RULES)[0], 1)[0]
+    whole = place_stages(generate(ac.ComputeDAG([data, sums]), ZEN3, RULES)[0], 1)[0]
     loops = [it.name for it in replay(whole.dag, whole.steps).stage("S").iterators]
     assert loops == ["i", "j", "k"]
     assert marks(whole, "S") == {"k": Mark.VECTORIZE}
@@ -108,7 +108,7 @@ def test_sums_of_columns_are_vectorised() -> None:
 
 
 def test_choices() -> None:
-    fused = completed(generate(matmul(64, 64, 64), ZEN3, RULES)[0], 1)[0]
+    fused = place_stages(generate(matmul(64, 64, 64), ZEN3, RULES)[0], 1)[0]
     assert fused.choices == (
         UnrollLimit("C.local", (0, 16, 64, 512)),
         ParallelLoops("C", ("i.0", "j.0")),
