@@ -25,7 +25,7 @@ from ansorc.errors import AnsorcError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.network_plan import compile_kernel, plan_network
+from ansorc.graph.network_plan import compile_kernel, plan_networks
 from ansorc.graph.onnx.importer import from_onnx
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import SCALARS
@@ -274,7 +274,7 @@ def _run_built(graph: Graph, inputs: Mapping[str, Array]) -> Mapping[str, Array]
         key: compile_kernel(task, default_program(task), f"kernel{number}")
         for number, (key, task) in enumerate(network.tasks.items())
     }
-    module = link_network(plan_network(network, kernels, "net"), network.target)
+    module = link_network(plan_networks({"net": network}, kernels)[0], network.target)
     return module.run({name: array.copy(order="C") for name, array in inputs.items()})
 
 

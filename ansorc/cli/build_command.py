@@ -13,6 +13,7 @@ from ansorc.codegen.package.artifact import Artifact
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import (
     c_name,
+    chosen_for_all,
     chosen_programs,
     compile_network,
     compile_variants,
@@ -76,11 +77,11 @@ def _build_variants(
         raise click.UsageError(
             "--weights is for one shape: a library for several has their weights in it"
         )
-    chosen = {key: program for net in workload.networks
-              for key, program in chosen_programs(net, choice).items()}  # fmt: skip
+    programs = chosen_for_all(workload.networks, choice)
     title = name or c_name(workload.variants.name)
-    module = compile_variants(workload.variants, workload.target, lambda _: chosen, title)
-    return title, tuned_share(chosen), module.save(output or _default_file(title, workload.target))
+    module = compile_variants(workload, programs, title)
+    path = output or _default_file(title, workload.target)
+    return title, tuned_share(programs), module.save(path)
 
 
 def _default_file(title: str, target: Target) -> Path:

@@ -20,8 +20,14 @@ from ansorc.graph.cache_policy import common_cache_policy, recorded_choice
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network, compile_variants
+from ansorc.graph.network_build import (
+    chosen_for_all,
+    chosen_programs,
+    compile_network,
+    compile_variants,
+)
 from ansorc.graph.network_tune import NetworkTuneResult, round_line, tune_networks
+from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import State
@@ -99,11 +105,9 @@ def build(
         check_indices=check_indices,
     )  # fmt: skip
     if isinstance(program, GraphVariants):
-        networks = [Network.of(graph, "native" if target is None else target) for graph in program]
-        choice = recorded_choice(networks, choice)
-        return compile_variants(
-            program, networks[0].target, lambda network: chosen_programs(network, choice), name
-        )
+        shaped = ShapedNetworks.of(program, "native" if target is None else target)
+        choice = recorded_choice(shaped.networks, choice)
+        return compile_variants(shaped, chosen_for_all(shaped.networks, choice), name)
     if isinstance(program, Graph):
         network = Network.of(program, "native" if target is None else target)
         programs = chosen_programs(network, recorded_choice([network], choice))

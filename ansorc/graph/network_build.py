@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
 from ansorc.codegen.call.network_module import NetworkModule, link_network
@@ -12,9 +12,9 @@ from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.codegen.network.variants import VariantsPlan
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import RecordError
-from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_plan import compile_kernel, plan_network, plan_networks
+from ansorc.graph.network_plan import compile_kernel, plan_networks
+from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.search.programs import (
     Program,
     ProgramChoice,
@@ -25,7 +25,6 @@ from ansorc.search.programs import (
 )
 from ansorc.search.record import KernelThreads, Records, is_missing
 from ansorc.search.task import Task
-from ansorc.target import Target
 
 
 def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
@@ -40,6 +39,15 @@ def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Pro
     if choice.check_indices:
         return programs
     return {key: replace(program, check_indices=False) for key, program in programs.items()}
+
+
+def chosen_for_all(networks: Iterable[Network], choice: ProgramChoice) -> Mapping[str, Program]:
+    """Return the programs of the tasks of all networks, by their keys; see `chosen_programs`."""
+    return {
+        key: program
+        for network in networks
+        for key, program in chosen_programs(network, choice).items()
+    }
 
 
 def tuned_share(programs: Mapping[str, Program]) -> str:
@@ -68,31 +76,33 @@ def compile_network_plan(
     on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkPlan:
     """Return the plan that `compile_network` loads, its kernels in the order of the tasks."""
-    kernels = _compile_tasks([network], programs, on_task)
-    plan = plan_network(network, kernels, name or c_name(network.source.name))
-    return with_threads(plan, network, programs)
+    return _plan({name or c_name(network.source.name): network}, programs, on_task)[0]
 
 
 def compile_variants(
-    variants: GraphVariants,
-    target: Target | str,
-    choose: Callable[[Network], Mapping[str, Program]],
+    shaped: ShapedNetworks,
+    programs: Mapping[str, Program],
     name: str = "",
+    on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkVariants:
-    """Return all graphs of `variants` compiled, with weights and kernels that are equal held once.
+    """Return all networks of `shaped` compiled, with weights and kernels that are equal held once.
 
-    `choose` returns the programs of the tasks of a network. Raise BuildError.
+    `programs` are those of the tasks of all. Raise BuildError.
     """
-    title = name or c_name(variants.name)
-    networks = {
-        f"{title}_{suffix}": Network.of(graph, target)
-        for suffix, graph in zip(variants.suffixes(), variants, strict=True)
-    }
-    programs = {key: program for net in networks.values() for key, program in choose(net).items()}
-    kernels = _compile_tasks(list(networks.values()), programs, lambda _: None)
+    title = name or c_name(shaped.variants.name)
+    plans = _plan(shaped.by_name(title), programs, on_task)
+    return link_variants(VariantsPlan(title, plans), shaped.target)
+
+
+def _plan(
+    networks: Mapping[str, Network],
+    programs: Mapping[str, Program],
+    on_task: Callable[[Task], None],
+) -> tuple[NetworkPlan, ...]:
+    """Return the plans of networks by their names in C, which share weights and kernels."""
+    kernels = _compile_tasks(networks.values(), programs, on_task)
     pairs = zip(networks.values(), plan_networks(networks, kernels), strict=True)
-    plans = tuple(with_threads(plan, net, programs) for net, plan in pairs)
-    return link_variants(VariantsPlan(title, plans), next(iter(networks.values())).target)
+    return tuple(with_threads(plan, network, programs) for network, plan in pairs)
 
 
 def with_threads(
@@ -105,7 +115,7 @@ def with_threads(
 
 
 def _compile_tasks(
-    networks: Sequence[Network],
+    networks: Iterable[Network],
     programs: Mapping[str, Program],
     on_task: Callable[[Task], None],
 ) -> dict[str, Compiled]:

@@ -52,11 +52,6 @@ def compile_kernel(
     return replace(built, signature=replace(built.signature, records=program.records))
 
 
-def plan_network(network: Network, kernels: Mapping[str, Compiled], name: str) -> NetworkPlan:
-    """Return the plan of `network` as the C function `name`, its kernels given by task keys."""
-    return plan_networks({name: network}, kernels)[0]
-
-
 def plan_networks(
     networks: Mapping[str, Network], kernels: Mapping[str, Compiled]
 ) -> list[NetworkPlan]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansorc.graph.graph_variants import GraphVariants
@@ -27,3 +28,8 @@ class ShapedNetworks:
     def target(self) -> Target:
         """The machine that all of them are made for."""
         return self.networks[0].target
+
+    def by_name(self, title: str) -> Mapping[str, Network]:
+        """Return the networks by their names in C, which begin with `title`."""
+        pairs = zip(self.variants.suffixes(), self.networks, strict=True)
+        return {f"{title}_{suffix}": network for suffix, network in pairs}

@@ -6,7 +6,7 @@ import pytest
 from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network, weights_of
-from ansorc.graph.network_plan import compile_kernel, plan_network
+from ansorc.graph.network_plan import compile_kernel, plan_networks
 from ansorc.search.programs import default_program
 from tests.graph.small_networks import NETWORKS, inputs_of
 
@@ -16,7 +16,7 @@ def built(network: Network) -> NetworkModule:
         key: compile_kernel(task, default_program(task), f"kernel{number}")
         for number, (key, task) in enumerate(network.tasks.items())
     }
-    return link_network(plan_network(network, kernels, "net"), network.target)
+    return link_network(plan_networks({"net": network}, kernels)[0], network.target)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -18,9 +18,9 @@ from ansorc.schedule import replay
 from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, Root
 from ansorc.schedule.state import State
-from ansorc.search.cpu.default import default_steps
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.cpu.sampling import sample_on_cpu
+from ansorc.search.default import default_steps
 from ansorc.search.sketch import Sketch, generate, place_stages
 from ansorc.search.sketch.windows import DEPTHS, moved_axes
 from ansorc.search.space.genes import steps
