@@ -64,6 +64,8 @@ class Program:
         return tuple(step.tensor for step in self.steps if isinstance(step, RewriteLayout))
 
 
+UNTUNED = "untuned default schedule"
+"""The origin of programs that are not measured."""
 _BY_HAND = Program((), "schedule by hand")
 
 
@@ -118,7 +120,7 @@ def default_program(
         "%s: the untuned default has %d steps, chosen in %s",
         task.name, len(chosen), seconds_text(time.perf_counter() - begin, 3),
     )  # fmt: skip
-    return Program(chosen, "untuned default schedule")
+    return Program(chosen, UNTUNED)
 
 
 def program_key(task: Task, program: Program) -> str:
