@@ -360,7 +360,7 @@ class ThreadAccess:
     @cached_property
     def _classes(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return one row of each kind of warp, and the kind of each row."""
-        keys = self.width.astype(np.uint64)
+        keys = self.width.astype(np.uint64) * _MULTIPLIER  # else width 4 of 1 is width 1 of 4
         for extent, step in self.lanes:
             for values in (extent, step):
                 keys = (keys ^ values.astype(np.int64).astype(np.uint64)) * _MULTIPLIER
