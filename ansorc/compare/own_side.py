@@ -26,12 +26,14 @@ def _operator(request: WorkloadRequest) -> WorkloadProgram:
     task = Task.from_json(request.task)
     program = chosen_program(task, request.choice)
     module = compile_program(task, program)
-    weights = {one.name for one in task.dag.inputs if one.constant}
+    weights = {buffer.name for buffer in task.dag.inputs if buffer.constant}
     held: dict[str, Any] = {name: request.inputs[name] for name in weights}
     bound = module.bind(**held) if held else module
-    outs = {one.name: aligned_empty(one.shape, one.dtype.numpy) for one in task.dag.outputs}
+    outs = {
+        buffer.name: aligned_empty(buffer.shape, buffer.dtype.numpy) for buffer in task.dag.outputs
+    }
     given = {name: _aligned(array) for name, array in request.inputs.items()} | outs
-    arrays = [given[one.name] for one in task.dag.params if one.name not in weights]
+    arrays = [given[buffer.name] for buffer in task.dag.params if buffer.name not in weights]
 
     run = partial(bound, *arrays, threads=request.choice.threads)
     repeated = _repeated(bound.time, arrays, request)

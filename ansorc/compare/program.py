@@ -69,12 +69,12 @@ class Clocked:
         "seconds": repeated without the interpreter where the side can; "called": back to back from
         Python; "spaced": from Python with other work between. A limit has the first alone.
         """
-        found = {"seconds": self.burst(seconds)}
+        times = {"seconds": self.burst(seconds)}
         if self.program.is_limit:
-            return found
+            return times
         run, has_own = self.program.run, self.program.time is not None
-        found["called"] = back_to_back(run, seconds) if has_own else found["seconds"]
-        return {**found, "spaced": with_other_work(run, seconds)}
+        times["called"] = back_to_back(run, seconds) if has_own else times["seconds"]
+        return {**times, "spaced": with_other_work(run, seconds)}
 
     def _first_calls(self) -> float:
         """Warm up, and learn how long a call takes: the least of three calls, of one if long."""

@@ -44,12 +44,12 @@ class WorkloadRequest:
         if not self.name:
             raise Unsupported(f"it reads no {self.path.suffix} files")
         held = runpy.run_path(str(self.path), run_name="ansorc_workload")
-        found = held.get(f"{self.name}_{suffix}")
-        if found is None:
+        value = held.get(f"{self.name}_{suffix}")
+        if value is None:
             raise Unsupported(
                 f"{self.path.name} has no '{self.name}_{suffix}'; write {wanted} there"
             )
-        return found
+        return value
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def called_program(name: str, call: Callable[[], Any]) -> WorkloadProgram:
         held[:] = [call()]
 
     def outputs() -> list[Array]:
-        found: Any = held[0]
-        several = cast("Sequence[Any]", found if isinstance(found, (tuple, list)) else (found,))
-        return [np.asarray(one) for one in several]
+        result: Any = held[0]
+        several = cast("Sequence[Any]", result if isinstance(result, (tuple, list)) else (result,))
+        return [np.asarray(output) for output in several]
 
     return WorkloadProgram(SideProgram(name, run, lambda: outputs()[0]), outputs)

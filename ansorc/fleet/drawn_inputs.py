@@ -57,8 +57,8 @@ class Draw:
         _, digits = _FLOATS[self.dtype.name]
         digits -= self.is_positive
         u = (mixed >> np.uint64(64 - digits)).astype(np.float64) / 2.0**digits
-        found = (1.0 + u) / 2.0 if self.is_positive else 2.0 * u - 1.0
-        return found.astype(self.dtype.numpy).reshape(shape)
+        numbers = (1.0 + u) / 2.0 if self.is_positive else 2.0 * u - 1.0
+        return numbers.astype(self.dtype.numpy).reshape(shape)
 
 
 def _mix(seed: int, count: int) -> NDArray[np.uint64]:

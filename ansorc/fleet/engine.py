@@ -340,7 +340,7 @@ class DaskConnection:
                 values = await self._values(list(good.values()))
                 if len(values) < len(good):  # it does not say which
                     values = [await self._values([future]) for future in good.values()]
-                    values = [found[0] if found else None for found in values]
+                    values = [answer[0] if answer else None for answer in values]
                 answers = dict(zip(good, values, strict=True))
                 for key in jobs:
                     value = answers.get(key)

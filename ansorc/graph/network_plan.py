@@ -123,9 +123,9 @@ class _Planning:
     def placed(self) -> list[BufferSlot | Weight]:
         """Return the places of the arguments of all calls; in place of weights, the weights."""
         return [
-            place
+            argument
             for group, task in self._network.task_of
-            for place in self._arguments(group, self._kernels[task.key])
+            for argument in self._arguments(group, self._kernels[task.key])
         ]
 
     def plan(self, name: str, places: Sequence[BufferSlot], weights: PlacedWeights) -> NetworkPlan:

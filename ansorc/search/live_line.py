@@ -83,7 +83,9 @@ class NotebookLine:
 def told_in_notebooks(task: Task) -> Callable[[Trial], None]:
     """Return what shows trials of `task` in a notebook's cell, and nowhere else."""
     line = NotebookLine()
-    return lambda one: line.show(trial_line(task.name, one, task.dag.flops), one.done, one.total)
+    return lambda trial: line.show(
+        trial_line(task.name, trial, task.dag.flops), trial.done, trial.total
+    )
 
 
 def _display() -> Callable[..., Any] | None:

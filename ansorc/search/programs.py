@@ -80,10 +80,10 @@ def compile_operator(
     "native", unless given. `check_indices`: whether places that come from data are checked. Raise
     TargetError or BuildError for what cannot be built.
     """
-    own = program.target if isinstance(program, Task) else "native"
+    default_target = program.target if isinstance(program, Task) else "native"
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program if isinstance(program, ComputeDAG) else program.dag
-    task = Task(dag, own if target is None else target, name or title)
+    task = Task(dag, default_target if target is None else target, name or title)
     if isinstance(program, State):
         backend_of(task.target)
         by_hand = replace(_BY_HAND, check_indices=check_indices)
@@ -162,8 +162,8 @@ def chosen_program(task: Task, choice: ProgramChoice) -> Program:
     Raise RecordError if the file is missing or holds no checked program of the task for this
     machine, threads and caches: a build never falls back to the default unasked.
     """
-    found = _default_or_best(task, choice)
-    return found if choice.check_indices else replace(found, check_indices=False)
+    chosen = _default_or_best(task, choice)
+    return chosen if choice.check_indices else replace(chosen, check_indices=False)
 
 
 def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
@@ -180,12 +180,12 @@ def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
             _LOG.info("%s: the record %s of %s is chosen", task.name, best.program_key, path)
             return recorded_program(task, best, known_threads(records, best))
         elsewhere = records.elsewhere(task.key, environment)
-    found = "no measured program"
+    held = "no measured program"
     if elsewhere.count:
-        found = "only programs measured on another machine, thread count or cache policy "
-        policies = dict.fromkeys(one.cache for one in elsewhere.environments)
-        found += f"({elsewhere.count}, {', '.join(policies)})"
-    raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
+        held = "only programs measured on another machine, thread count or cache policy "
+        policies = dict.fromkeys(other.cache for other in elsewhere.environments)
+        held += f"({elsewhere.count}, {', '.join(policies)})"
+    raise RecordError(f"{path} holds {held} of '{task.name}' for {task.target.text}; {advice}")
 
 
 def recorded_environment(
@@ -195,17 +195,25 @@ def recorded_environment(
 
     Such a one is a GPU, or a device of a fleet. `tasks` are all for one target.
     """
-    target, own = tasks[0].target, current_environment(choice.threads, choice.cache)
+    target, here = tasks[0].target, current_environment(choice.threads, choice.cache)
     is_here = target.may_be_here
     try:
-        own = current_environment(choice.threads, choice.cache, target)
+        here = current_environment(choice.threads, choice.cache, target)
     except BuildError:
         is_here = False
-    if is_here or any(records.best(task.key, own) for task in tasks):
-        return own
-    known = ((t.key, one) for t in tasks for one in records.elsewhere(t.key, own).environments)
-    fitting = (one for key, one in known if one.cache == choice.cache and records.best(key, one))
-    return next(fitting, own)
+    if is_here or any(records.best(task.key, here) for task in tasks):
+        return here
+    known = (
+        (t.key, environment)
+        for t in tasks
+        for environment in records.elsewhere(t.key, here).environments
+    )
+    fitting = (
+        environment
+        for key, environment in known
+        if environment.cache == choice.cache and records.best(key, environment)
+    )
+    return next(fitting, here)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:

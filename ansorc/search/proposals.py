@@ -156,19 +156,19 @@ class Proposals:
         rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
         times = [math.inf if sample.seconds is None else sample.seconds for sample in self._samples]
         seeds = [
-            replace(self._known[place], score=SCORED_SECONDS / times[place])
-            for place in sorted(range(len(times)), key=times.__getitem__)
+            replace(self._known[position], score=SCORED_SECONDS / times[position])
+            for position in sorted(range(len(times)), key=times.__getitem__)
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {candidate.key for candidate in self._known} | self._pending
         ways = [local_search] if is_local_search else []
         strategy = STRATEGIES[options.strategy]
         for way in (*ways, *([strategy] * _ATTEMPTS)):
-            found = way(self._space, model, rng, options, skipped, seeds)
-            batch = self._unknown(found.candidates, known)
-            if batch or (found.exhausted and way is strategy):
+            proposal = way(self._space, model, rng, options, skipped, seeds)
+            batch = self._unknown(proposal.candidates, known)
+            if batch or (proposal.exhausted and way is strategy):
                 return batch
-            skipped |= {candidate.key for candidate in found.candidates}
+            skipped |= {candidate.key for candidate in proposal.candidates}
         return []
 
     def transferred(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[ProgramText]:
@@ -231,10 +231,10 @@ def checked_space(task: Task, options: SearchOptions) -> Space:
     failures = list(space.failures)
     sound: list[Sketch] = []
     for sketch in space.sketches:
-        own = user_rule_of(sketch)
-        fault = _fault(sketch, task, options) if own else ""
-        if own and fault:
-            failures.append(RuleFailure(*own, fault))
+        applied = user_rule_of(sketch)
+        fault = _fault(sketch, task, options) if applied else ""
+        if applied and fault:
+            failures.append(RuleFailure(*applied, fault))
         else:
             sound.append(sketch)
     rules = sketch_rules(options, task.target)

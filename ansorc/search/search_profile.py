@@ -127,22 +127,22 @@ class SearchProfile:
         self.total_s += passed_s
         for thread, frame in frames.items():
             if thread not in (mine, self._owner):
-                found = category_of(frame)
-                if found in _SEARCHING:
-                    self._beside[found] += passed_s
+                current_category = category_of(frame)
+                if current_category in _SEARCHING:
+                    self._beside[current_category] += passed_s
         is_timing = category in (MEASURING, "contest")
         return max(self._every_s, _EVERY_WHILE_TIMED_S) if is_timing else self._every_s
 
 
 def category_of(frame: FrameType | None) -> str:
     """Return what the innermost function that has a category is doing."""
-    found = ""
+    category = ""
     for module, function in _functions(frame):
         whole = _WHOLE.get((module, function))
         if whole is not None:
             return whole
-        found = found or _FUNCTIONS.get((module, function)) or _by_module(module)
-    return found or OTHER
+        category = category or _FUNCTIONS.get((module, function)) or _by_module(module)
+    return category or OTHER
 
 
 def _functions(frame: FrameType | None) -> Iterator[tuple[str, str]]:

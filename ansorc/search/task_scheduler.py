@@ -53,8 +53,8 @@ class TaskProgress:
         """Return the best seconds among the first `trials`, or of the first program at all."""
         if not self.curve:
             return math.inf
-        found = bisect_right(self.curve, trials, key=lambda point: point[0])
-        return self.curve[max(found - 1, 0)][1]
+        count = bisect_right(self.curve, trials, key=lambda point: point[0])
+        return self.curve[max(count - 1, 0)][1]
 
     @property
     def flops_per_s(self) -> float:
@@ -190,20 +190,20 @@ class TaskScheduler:
 
     def status(self, tasks: Sequence[TaskProgress]) -> list[TaskStatus]:
         """Return what each task is doing."""
-        found: list[TaskStatus] = []
+        states: list[TaskStatus] = []
         slopes, size = self._slopes(tasks), abs(self.value(tasks))
         for task, slope in zip(tasks, slopes, strict=True):
             if not task.curve and (task.is_over or task.trials >= self.options.most_failures):
-                found.append("failed")
+                states.append("failed")
             elif task.is_over:
-                found.append("exhausted")
+                states.append("exhausted")
             elif self.options.strategy != "gradient" or not task.curve:
-                found.append("active")
+                states.append("active")
             elif not slope:
-                found.append("met")
+                states.append("met")
             else:
-                found.append("resting" if self._is_resting(task, slope, size) else "active")
-        return found
+                states.append("resting" if self._is_resting(task, slope, size) else "active")
+        return states
 
     def gradients(self, tasks: Sequence[TaskProgress]) -> list[float]:
         """Return the change of the objective that one round more of each task should make, ≤ 0."""

@@ -44,9 +44,9 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     turns = [measurer.time_threads(best.program, counts) for _ in range(_ROUNDS)]
     if not all(turns):
         return 0
-    found = fastest_count(counts, turns)
-    records.keep_threads(environment, [KernelThreads(best.task_key, best.program_key, found)])
-    return found
+    threads = fastest_count(counts, turns)
+    records.keep_threads(environment, [KernelThreads(best.task_key, best.program_key, threads)])
+    return threads
 
 
 def known_threads(records: Records, best: Record) -> int:
@@ -55,8 +55,8 @@ def known_threads(records: Records, best: Record) -> int:
 
 
 def _known(records: Records, best: Record) -> int | None:
-    found = records.threads(best.environment).get(best.task_key)
-    return found.threads if found and found.program_key == best.program_key else None
+    choice = records.threads(best.environment).get(best.task_key)
+    return choice.threads if choice and choice.program_key == best.program_key else None
 
 
 def thread_counts(most: int) -> tuple[int, ...]:
@@ -70,8 +70,8 @@ def fastest_count(counts: Sequence[int], turns: Sequence[Sequence[float]]) -> in
     Each turn has the seconds with each of them. What slows the machine for a turn cancels out.
     """
     ratios = [
-        statistics.median(times[place] / times[0] for times in turns)
-        for place in range(len(counts))
+        statistics.median(times[index] / times[0] for times in turns)
+        for index in range(len(counts))
     ]
-    place = min(range(len(counts)), key=ratios.__getitem__)
-    return counts[place] if ratios[place] < 1.0 - _TIE else 0
+    index = min(range(len(counts)), key=ratios.__getitem__)
+    return counts[index] if ratios[index] < 1.0 - _TIE else 0

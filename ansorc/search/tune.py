@@ -54,7 +54,7 @@ def tune(
     measure with; others are drawn, what says places over all that there are.
     """
     options = TuneOptions.of(settings)
-    dags = [one.dag for one in ([task] if isinstance(task, Task) else task)]
+    dags = [each.dag for each in ([task] if isinstance(task, Task) else task)]
     options = replace(options, inputs=require_inputs(dags, options.inputs))
     if isinstance(task, Task):
         return tune_task(task, options, told_in_notebooks(task))

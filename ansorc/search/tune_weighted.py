@@ -119,9 +119,9 @@ class ScheduledResult:
     @property
     def latencies(self) -> tuple[float, ...]:
         """Seconds of each network: of its best programs, as often as it runs them."""
-        found = {result.task.key: _seconds(result) for result in self.results}
+        seconds = {result.task.key: _seconds(result) for result in self.results}
         return tuple(
-            sum(weight * found[task.key] for task, weight in network.tasks)
+            sum(weight * seconds[task.key] for task, weight in network.tasks)
             for network in self.networks
         )
 
@@ -189,11 +189,11 @@ def tune_weighted(
 
 
 def _distinct(networks: Sequence[WeightedTasks]) -> list[Task]:
-    found: dict[str, Task] = {}
+    by_key: dict[str, Task] = {}
     for network in networks:
         for task, _ in network.tasks:
-            found.setdefault(task.key, task)
-    return list(found.values())
+            by_key.setdefault(task.key, task)
+    return list(by_key.values())
 
 
 def _scheduler(
@@ -372,7 +372,7 @@ class _Driver:
     def results(self) -> tuple[TuneResult, ...]:
         """Return the result of each task, begun or not."""
         status = self.scheduler.status(self._progress)
-        found: list[TuneResult] = []
+        results: list[TuneResult] = []
         for number in range(len(self.tasks)):
             run = self._run(number)
             run.is_interrupted = self.is_interrupted
@@ -380,8 +380,8 @@ class _Driver:
                 run.tell(f"given up: {self._errors[number]}")
             elif status[number] == "failed":
                 run.tell(f"given up: none of its {run.trials} programs has a time")
-            found.append(run.result())
-        return tuple(found)
+            results.append(run.result())
+        return tuple(results)
 
     def _measure(self, chosen: Round) -> bool:
         """Do one round; return whether there was anything to measure."""

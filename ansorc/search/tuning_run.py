@@ -423,10 +423,10 @@ class TuningRun:
         return self._options.trials - self._planned()
 
     def _elsewhere(self) -> list[str]:
-        found = self._records.elsewhere(self._task.key, self._environment)
-        if not found.count:
+        elsewhere = self._records.elsewhere(self._task.key, self._environment)
+        if not elsewhere.count:
             return []
-        return [f"{found.count} records of this task come from another machine, number of "
+        return [f"{elsewhere.count} records of this task come from another machine, number of "
                 "threads or cache policy; their times were not used"]  # fmt: skip
 
 

@@ -196,12 +196,12 @@ class _Pattern:
         return zero is not None and is_integer and bool(np.all(zero == np.iinfo(zero.dtype).min))
 
 
-def _requantize(rewriter: Rewriter, call: ConverterCall, found: _Quantized) -> str:
+def _requantize(rewriter: Rewriter, call: ConverterCall, match: _Quantized) -> str:
     """Add a product of integers whose sums are quantised; return its name."""
-    product, node = found.product, found.node
+    product, node = match.product, match.node
     kind = str(dict(node.attributes)["dtype"])
-    scales: Sequence[Array] = (product.data.scale, product.weight.scale, found.scale)
-    zero, bias = rewriter.new(node.inputs[2]), found.bias and rewriter.new(found.bias)
+    scales: Sequence[Array] = (product.data.scale, product.weight.scale, match.scale)
+    zero, bias = rewriter.new(node.inputs[2]), match.bias and rewriter.new(match.bias)
     data, weight = _factors(rewriter, product)
     if product.is_convolution:
         sums = integer_convolution(call, data, weight, bias or None, _window(product.node))

@@ -94,7 +94,7 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     last = places[-1] if places else None
     chunks = chunks.astype(np.float32)
     around, outer = np.ones_like(extent), nest.loops[: places[0]] if is_reduce else ()
-    for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
+    for loop in takewhile(lambda nested: nested.is_reduce, reversed(outer)):
         around = np.where(around == 1, loop.extent, around)
     wanted = _count_wanted_sums(nest, accesses, target)
     loads = tuple(_loads(access, last, extent, chunks, lanes) for access in accesses)
@@ -288,7 +288,7 @@ def _operands(
 ) -> FloatArray:
     """Instructions that load what is read in a step, but for the sums, of the first access.
 
-    In an unrolled reduce loop at `place`, vectors that several steps read are loaded once if there
+    In an unrolled reduce loop `loop`, vectors that several steps read are loaded once if there
     are registers for them: neighbouring windows of a convolution.
     """
     nest, zeros = accesses[0].nest, np.zeros_like(tile.copies)

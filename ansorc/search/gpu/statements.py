@@ -149,12 +149,12 @@ class ThreadStatement:
                 last = np.where(loop.extent > 1, number, last)
         return last
 
-    def is_inner(self, place: int) -> BoolArray:
+    def is_inner(self, index: int) -> BoolArray:
         """Return [rows]: whether a loop is copied, and its copies share what they load."""
-        is_virtual = self.nest.loops[place].thread == "vthread"
-        is_inside = (place > self.last_serial) & (place >= self.last_term)
-        is_copy = self.are_copies[place] & (is_virtual | is_inside)
-        return is_copy & (self.roles[place] is LoopRole.LOOP)
+        is_virtual = self.nest.loops[index].thread == "vthread"
+        is_inside = (index > self.last_serial) & (index >= self.last_term)
+        is_copy = self.are_copies[index] & (is_virtual | is_inside)
+        return is_copy & (self.roles[index] is LoopRole.LOOP)
 
     @cached_property
     def results(self) -> Floats:

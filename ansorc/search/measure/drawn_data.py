@@ -40,18 +40,18 @@ def drawn_data(
     """
     spans = value_spans(dag)
     try:
-        found = _drawn(dag, -1.0, spans, rng, given)
+        data = _drawn(dag, -1.0, spans, rng, given)
     except MeasureError as refusal:
         try:
             return _drawn(dag, POSITIVE, spans, rng, given)
         except MeasureError:
             raise refusal from None
-    if not any(np.isnan(found[1][buffer.name]).any() for buffer in dag.outputs):
-        return found
+    if not any(np.isnan(data[1][buffer.name]).any() for buffer in dag.outputs):
+        return data
     try:
         return _drawn(dag, POSITIVE, spans, rng, given)
     except MeasureError:
-        return found
+        return data
 
 
 def _drawn(
@@ -89,14 +89,14 @@ def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[s
 
 def value_spans(dag: ComputeDAG) -> dict[str, Span]:
     """Return the least and the largest value of those inputs that are not drawn as others are."""
-    found = wanted_values(dag)
+    spans = wanted_values(dag)
     for buffer in dag.inputs:
         if buffer.promised is None:
             continue
-        wanted = found.get(buffer.name, buffer.promised)
+        wanted = spans.get(buffer.name, buffer.promised)
         both = max(wanted[0], buffer.promised[0]), min(wanted[1], buffer.promised[1])
-        found[buffer.name] = both if both[0] <= both[1] else buffer.promised
-    return found
+        spans[buffer.name] = both if both[0] <= both[1] else buffer.promised
+    return spans
 
 
 def drawn_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
@@ -148,7 +148,7 @@ def described(dag: ComputeDAG, given: Inputs) -> str:
 def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> dict[str, Array]:
     """Return the arrays that are `given`; raise OptionError unless each is an input of all `dags`
     that have one of its name."""
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     known: dict[str, list[Buffer]] = {}
     for dag in dags:
         for buffer in dag.inputs:
@@ -172,5 +172,5 @@ def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> d
                     f"inputs: '{name}' was declared with sorted=True, but an element is less than "
                     "the one before it; sort the array, or leave out sorted=True"
                 )
-        found[name] = np.asarray(array, order="C")
-    return found
+        arrays[name] = np.asarray(array, order="C")
+    return arrays

@@ -53,8 +53,10 @@ def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
 
 def _evenly_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
     """With the stage `name` placed, every n-th of them: no place is better than another."""
-    found = [(rank, placed) for rank, partial in partials for placed in _placements(partial, name)]
-    return found[:: -(-len(found) // most)]
+    placements = [
+        (rank, placed) for rank, partial in partials for placed in _placements(partial, name)
+    ]
+    return placements[:: -(-len(placements) // most)]
 
 
 def _placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
@@ -66,13 +68,13 @@ def _placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
     stage = partial.stage(name)
     if stage.is_output or not stage.is_untouched or has_data_reuse(stage.op):
         return [partial]
-    found = [place_at(partial, name, "root")]
+    placements = [place_at(partial, name, "root")]
     for loop in dict.fromkeys(_loops_around(partial, stage)):
         try:
-            found.append(place_at(partial, name, loop))
+            placements.append(place_at(partial, name, loop))
         except ScheduleError:
             continue  # a loop that does not hold all readers
-    return found
+    return placements
 
 
 def _loops_around(partial: PartialSketch, stage: Stage) -> Iterator[LoopRef]:

@@ -62,8 +62,8 @@ def random_search(
         niches = np.zeros(len(keys), dtype=np.int64)
         pools.append(SelectionPool(number, genes, keys, np.zeros(len(keys)), niches))
     chosen = select(pools, rng, replace(options, epsilon=1.0))
-    found = candidates(space, [(one.sketch, one.genes) for one in chosen])
-    return Proposal(tuple(replace(one, is_random=True) for one in found), not found, 0)
+    drawn = candidates(space, [(candidate.sketch, candidate.genes) for candidate in chosen])
+    return Proposal(tuple(replace(candidate, is_random=True) for candidate in drawn), not drawn, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,15 +150,18 @@ class _Beam:
         owners = np.repeat(np.arange(len(partials)), [len(partial.scores) for partial in partials])
         places = np.concatenate([np.arange(len(partial.scores)) for partial in partials])
         best = np.argsort(-scores, kind="stable")[: self._width]
-        found: list[_Partials] = []
+        best_of_each: list[_Partials] = []
         for number, partial in enumerate(partials):
-            own = places[best[owners[best] == number]]
-            found.append(
+            members = places[best[owners[best] == number]]
+            best_of_each.append(
                 _Partials(
-                    partial.number, partial.genes[own], partial.features[own], partial.scores[own]
+                    partial.number,
+                    partial.genes[members],
+                    partial.features[members],
+                    partial.scores[members],
                 )
             )
-        return found
+        return best_of_each
 
     @property
     def _width(self) -> int:
@@ -166,15 +169,15 @@ class _Beam:
 
     def candidates(self, partials: Sequence[_Partials]) -> list[Candidate]:
         """The complete programs of the beam, the best first, none twice."""
-        found: dict[int, Candidate] = {}
+        by_key: dict[int, Candidate] = {}
         for partial in partials:
             sketch = self.space.sketches[partial.number]
             keys: list[int] = phenotype_keys(sketch, partial.genes).tolist()
             rows = zip(partial.genes, keys, partial.features, partial.scores.tolist(), strict=True)
             for genes, key, features, score in rows:
-                one = Candidate(sketch, partial.number, genes, key, features, score)
-                found.setdefault(key, one)
-        return sorted(found.values(), key=_score, reverse=True)
+                candidate = Candidate(sketch, partial.number, genes, key, features, score)
+                by_key.setdefault(key, candidate)
+        return sorted(by_key.values(), key=_score, reverse=True)
 
 
 def _undecided(sketch: Sketch) -> Genes:

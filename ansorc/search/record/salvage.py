@@ -161,9 +161,9 @@ class _Rows:
         wanted = {str(row[5]) for row in self.records.values()} - set(self.environments)
         if wanted:
             self.environments |= {
-                one.key: (one.key, one.to_json(), one.cpu)
-                for one in _environments_here()
-                if one.key in wanted
+                environment.key: (environment.key, environment.to_json(), environment.cpu)
+                for environment in _environments_here()
+                if environment.key in wanted
             }
         for key, row in list(self.records.items()):
             home = self.environments.get(str(row[5]))
@@ -180,15 +180,15 @@ class _Rows:
     @property
     def losses(self) -> list[str]:
         """What was dropped, for people."""
-        found: list[str] = []
+        lines: list[str] = []
         if self.damaged:
-            found.append(f"{self.damaged} rows that are not what was written")
+            lines.append(f"{self.damaged} rows that are not what was written")
         undefined = sum(row[1] not in self.tasks for row in self.records.values())
         if undefined:
-            found.append(f"what the task of {undefined} records is")
+            lines.append(f"what the task of {undefined} records is")
         if self.homeless:
-            found.append(f"{self.homeless} records of a machine that the file no longer names")
-        return found
+            lines.append(f"{self.homeless} records of a machine that the file no longer names")
+        return lines
 
 
 def _kind(value: object) -> str:
@@ -202,18 +202,18 @@ def _number(value: object) -> int:
 def is_task(row: TableRow, *, is_checked: bool) -> bool:
     """Whether a row of `tasks` is what was written; its key too if it `is_checked`."""
     try:
-        found = Task.from_texts(str(row[1]), str(row[2]), str(row[3]))
+        task = Task.from_texts(str(row[1]), str(row[2]), str(row[3]))
     except ROW_FAULTS:
         return False
-    return found.key == row[0] or not is_checked
+    return task.key == row[0] or not is_checked
 
 
 def _is_environment(row: TableRow, *, is_checked: bool) -> bool:
     try:
-        found = Environment.from_json(str(row[1]))
+        environment = Environment.from_json(str(row[1]))
     except ROW_FAULTS:
         return False
-    return found.key == row[0] or not is_checked
+    return environment.key == row[0] or not is_checked
 
 
 def _is_record(row: TableRow, environment: str) -> bool:

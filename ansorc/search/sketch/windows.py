@@ -131,7 +131,7 @@ class Grouping:
         """Return the sketch with the untouched stage `name` placed."""
         stage, readers = partial.stage(name), partial.state.readers(name)
         places = [self.groups.get(reader.name) for reader in readers]
-        known = [place for place in places if place is not None]
+        known = [loop for loop in places if loop is not None]
         if not stage.is_output and known and len(known) == len(readers):
             roots = {root for root, _ in known}
             away = max(
@@ -224,8 +224,8 @@ def moved_axes(state: State, stage: Stage, known: dict[str, set[str]]) -> set[st
     known[stage.name] = moved = set[str]()
     for source in state.stages:
         if not source.is_inlined and reads_of(stage.op, source.op):
-            own = _windowed_dimensions(stage.op, source.op)
-            moved.update(*own.values())
+            windows = _windowed_dimensions(stage.op, source.op)
+            moved.update(*windows.values())
             deeper = moved_axes(state, source, known)
             space = {axis.name for axis in stage.op.axes}
             for dimension, axis in enumerate(source.op.axes):

@@ -29,7 +29,7 @@ def dequantized(call: NodeCall, index: int) -> str:
 
 
 def quantized(call: NodeCall, data: str, index: int) -> str:
-    """Add numbers again, with the scale at `place` and the zero point behind it."""
+    """Add numbers again, with the scale at `index` and the zero point behind it."""
     kind = call.type(index + 1).dtype.name if call.has(index + 1) else call.type(0).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")

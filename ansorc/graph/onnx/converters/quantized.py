@@ -46,7 +46,7 @@ def _dequantize(call: NodeCall) -> str:
 
 
 def _given(call: NodeCall, count: int) -> list[str]:
-    return [call.input(place) for place in range(count) if call.has(place)]
+    return [call.input(index) for index in range(count) if call.has(index)]
 
 
 def _blocks(call: NodeCall) -> dict[str, object]:
@@ -64,7 +64,7 @@ def defer_dequantizing(call: NodeCall, result: Array) -> None:
 
     A product may then be one of the integers themselves; else the node is computed later.
     """
-    arrays = [call.value(place) for place in range(call.count)]
+    arrays = [call.value(index) for index in range(call.count)]
     parts = [
         (name, array)
         for name, array in zip(call.node.inputs, arrays, strict=True)
@@ -76,18 +76,18 @@ def defer_dequantizing(call: NodeCall, result: Array) -> None:
         call.builder.defer(result, "dequantize_constant", parts, axis=options["axis"])
 
 
-def integers(call: NodeCall, place: int, zero: int) -> Integers:
-    """Return the input at `place` with its zero point, the input `zero` if that is given."""
-    return Integers(_value(call, place), _optional(call, zero))
+def integers(call: NodeCall, index: int, zero: int) -> Integers:
+    """Return the input at `index` with its zero point, the input `zero` if that is given."""
+    return Integers(_value(call, index), _optional(call, zero))
 
 
-def _value(call: NodeCall, place: int) -> Value:
-    known = call.value(place)
-    return call.input(place) if known is None else known
+def _value(call: NodeCall, index: int) -> Value:
+    known = call.value(index)
+    return call.input(index) if known is None else known
 
 
-def _optional(call: NodeCall, place: int) -> Value | None:
-    return _value(call, place) if call.has(place) else None
+def _optional(call: NodeCall, index: int) -> Value | None:
+    return _value(call, index) if call.has(index) else None
 
 
 def _convolution(
@@ -133,7 +133,7 @@ def _requantized(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) 
     kind = call.type(zero).dtype.name if call.has(zero) else call.type(0).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")
-    factors = [(_value(call, place), along_axis) for place, along_axis in scales]
+    factors = [(_value(call, index), along_axis) for index, along_axis in scales]
     return requantized(call, total, factors, (_optional(call, zero), axis), kind)
 
 
@@ -152,8 +152,8 @@ def _qgemm(call: NodeCall) -> str:
     if call.has(7):
         return _requantized(call, total, [(1, -2), (4, -1), (7, -1), (8, -1)])
     result = call.add("cast", [total], dtype="float32")
-    for place, axis in ((1, -2), (4, -1)):
-        result = call.add("multiply", [result, *vector(call, _value(call, place), 2, axis)])
+    for index, axis in ((1, -2), (4, -1)):
+        result = call.add("multiply", [result, *vector(call, _value(call, index), 2, axis)])
     return result
 
 

@@ -250,7 +250,7 @@ def _lengths(call: NodeCall, data: str) -> str:
 
 
 def _options(call: NodeCall, kind: str, number: int, count: int) -> dict[str, object]:
-    """The attributes of each step of direction `place`."""
+    """The attributes of each step of direction `number`."""
     names = [str(name) for name in call.attribute("activations") or _DEFAULTS[kind] * count]
     each = len(_DEFAULTS[kind])
     if len(names) != each * count:

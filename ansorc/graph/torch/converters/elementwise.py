@@ -64,9 +64,9 @@ def _common(call: TorchCall) -> DType:
         for name in ("self", "other")
     ]
     if ranks[0] != ranks[1]:
-        place = ranks.index(max(ranks))
-        is_number = call.is_number(("self", "other")[place])
-        return FLOAT32 if is_number and ranks[place] == 2 else kinds[place]
+        strongest = ranks.index(max(ranks))
+        is_number = call.is_number(("self", "other")[strongest])
+        return FLOAT32 if is_number and ranks[strongest] == 2 else kinds[strongest]
     if weak[0] != weak[1]:
         return kinds[weak.index(False)]
     return dtype(np.promote_types(kinds[0].numpy, kinds[1].numpy).name)
@@ -138,8 +138,8 @@ def _power(call: TorchCall) -> str:
         short = _short_power(call, float(known.item()))
         if short:
             return short
-    own = kind if kind.is_float or kind.kind is Kind.UINT else INT64
-    power = call.add("power", [call.input(name, own) for name in ("self", "exponent")])
+    computed = kind if kind.is_float or kind.kind is Kind.UINT else INT64
+    power = call.add("power", [call.input(name, computed) for name in ("self", "exponent")])
     return call.converted(power, kind)
 
 
@@ -198,7 +198,9 @@ def _sign(call: TorchCall) -> str:
     if not kind.is_float:
         return data if kind.is_bool else call.add("sign", [data])
     zero = call.scalar(0, data)
-    signs = [call.converted(call.add(one, [data, zero]), kind) for one in ("greater", "less")]
+    signs = [
+        call.converted(call.add(operator, [data, zero]), kind) for operator in ("greater", "less")
+    ]
     return call.add("subtract", signs)
 
 
@@ -301,7 +303,7 @@ def _fake_quantize(call: TorchCall) -> Sequence[str]:
     if 1 in call.node.used:
         call.refuse("its mask is not supported; call module.eval() before")
     data, *given = (call.input(name, call.result.dtype) for name in ("self", "scale", "zero_point"))
-    scale, zero = (call.reshape(one, []) for one in given)
+    scale, zero = (call.reshape(parameter, []) for parameter in given)
     low, high = float(call.get("quant_min")), float(call.get("quant_max"))
     whole = call.add("round", [call.add("multiply", [data, call.add("reciprocal", [scale])])])
     seen = call.add("clip", [call.add("add", [whole, zero])], low=low, high=high)
@@ -311,7 +313,11 @@ def _fake_quantize(call: TorchCall) -> Sequence[str]:
 def _overloads(
     converters: Mapping[str, TorchConverter], *overloads: str
 ) -> dict[str, TorchConverter]:
-    return {f"{name}.{one}": found for name, found in converters.items() for one in overloads}
+    return {
+        f"{name}.{overload}": converter
+        for name, converter in converters.items()
+        for overload in overloads
+    }
 
 
 _UNARY = (

@@ -71,7 +71,7 @@ def _group_norm(call: TorchCall) -> Sequence[str]:
 def _layer_norm(call: TorchCall) -> Sequence[str]:
     shape, epsilon = call.type("input").shape, float(call.get("eps"))
     count = len(call.get("normalized_shape"))
-    if any(place in call.node.used for place in (1, 2)):
+    if any(index in call.node.used for index in (1, 2)):
         call.refuse("its mean and its deviation are read; compute them by mean and var")
     if call.has("weight") and call.has("bias"):
         inputs = [call.input(name) for name in ("input", "weight", "bias")]

@@ -60,10 +60,10 @@ def _axes(call: TorchCall, kind: Any = None) -> Iterator[_Axis]:
     if given is None:
         given = [call.get(name) for name in _SCALES[len(size)]]
     kind = kind or call.result.dtype.numpy.type
-    for place, (n, m, factor) in enumerate(zip(shape, size, given, strict=True), 2):
+    for dimension, (n, m, factor) in enumerate(zip(shape, size, given, strict=True), 2):
         ratio = float(factor or 0.0)
         step = kind(1.0 / ratio) if ratio > 0 else kind(n) / kind(m)
-        yield _Axis(place, n, m, step, ratio > 0)
+        yield _Axis(dimension, n, m, step, ratio > 0)
 
 
 def _ignores_factors(call: TorchCall) -> bool:
@@ -111,7 +111,9 @@ def _refuse_integers(call: TorchCall) -> None:
 def _bilinear(call: TorchCall) -> str:
     _refuse_integers(call)
     size, is_aligned = call.result.shape[2:], bool(call.get("align_corners"))
-    is_exact = is_aligned or all(one.is_exact or one.inputs == one.outputs for one in _axes(call))
+    is_exact = is_aligned or all(
+        axis.is_exact or axis.inputs == axis.outputs for axis in _axes(call)
+    )
     if is_exact and (min(size) > 1 or not is_aligned):
         corners = "align_corners" if is_aligned else "half_pixel"
         options: dict[str, object] = {"layout": "NCHW", "coordinates": corners}
@@ -170,7 +172,7 @@ def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
 
 def _grid_sample(call: TorchCall) -> str:
     inputs = [call.input("input"), call.input("grid")]
-    mode, padding = (call.get(f"{one}_mode") for one in ("interpolation", "padding"))
+    mode, padding = (call.get(f"{option}_mode") for option in ("interpolation", "padding"))
     options: dict[str, object] = {"mode": _MODES[int(mode)], "padding": _PADDINGS[int(padding)]}
     if options == {"mode": "nearest", "padding": "reflection"}:
         options["reflect_first"] = True

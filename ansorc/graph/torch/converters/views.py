@@ -16,7 +16,7 @@ def _reshape(call: TorchCall) -> str:
 
 def _permute(call: TorchCall) -> str:
     rank = len(call.type("self").shape)
-    order = [call.axis(one, rank) for one in call.get("dims")]
+    order = [call.axis(axis, rank) for axis in call.get("dims")]
     if order == list(range(rank)):
         return call.input("self")
     return call.add("transpose", [call.input("self")], order=order)
@@ -75,11 +75,11 @@ def _filled(value: float | None) -> TorchConverter:
     def convert(call: TorchCall) -> Value:
         kind, number = call.result, value
         if number is None:
-            found = call.value("fill_value")
-            if found is None:
+            known = call.value("fill_value")
+            if known is None:
                 data = call.input("fill_value", kind.dtype)
                 return call.add("broadcast_to", [data], shape=list(kind.shape))
-            number = found.item()
+            number = known.item()
         return np.full(kind.shape, number, kind.dtype.numpy)
 
     return convert
