@@ -32,7 +32,7 @@ class CheckedTime:
     peak_share: float
     """Its FLOP/s by what an FMA probe reached right before, the median of several pairs."""
     calls: CallTimes
-    """Of calls from Python."""
+    """The times of calls from Python."""
 
 
 def checked_time(

@@ -1,4 +1,4 @@
-"""What a side computes with: a `SideProgram`, and how long its calls take."""
+"""The program of a side: a `SideProgram`, and how long its calls take."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SideProgram:
     """Seconds a call, of several batches of about so many seconds together: for sides that can
     repeat calls without the interpreter. None to be called from Python."""
     tuned_s: float = 0.0
-    """What was spent on tuning, in this run."""
+    """Seconds spent on tuning, in this run."""
     trials: int = 0
     """Programs that were measured for it, in earlier runs too."""
     is_limit: bool = False

@@ -21,7 +21,7 @@ class Turns:
     turns: int = 15
     min_turns: int = 5
     turn_s: float = 0.03
-    """What one side is timed for in a turn, about, in each way of calling."""
+    """Seconds for which a side is timed in a turn, about, in each way of calling."""
     enough_s: float = 60.0
     """After so long, no more than `min_turns` turns are begun."""
     patience_s: float = 900.0

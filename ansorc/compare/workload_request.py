@@ -1,4 +1,4 @@
-"""What a side of `ansorc bench` is asked for, and what it makes of it."""
+"""The request to a side of `ansorc bench`, and the program that the side makes for it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ansorc.search.task import Task
 
 @dataclass(frozen=True)
 class WorkloadRequest:
-    """What a side is to make ready."""
+    """The workload that a side is to prepare."""
 
     path: Path
     """The Python file of an operator, or the ONNX file of a network."""
     name: str
-    """Of the operator; empty for a network."""
+    """The name of the operator; empty for a network."""
     task: str
     """The operator as `Task.to_json` wrote it; empty for a network."""
     inputs: Mapping[str, Array]

@@ -37,7 +37,7 @@ PEERS: tuple[PeerInfo, ...] = (
 )
 """Whom a workload is compared with, in the order of tables and pictures."""
 _NETWORK_TOLERANCE = 1e-4
-"""Of the largest element of an output: what float32 rounding makes of a deep network."""
+"""The share of an output's largest element that float32 rounding changes in a deep network."""
 _SEED = 1
 _SERVER = "ansorc.compare.workload_server"
 _DEFAULT = ProgramChoice(Path("tune.db"), 1, use_default=True)
@@ -45,7 +45,7 @@ _DEFAULT = ProgramChoice(Path("tune.db"), 1, use_default=True)
 
 @dataclass
 class SideTimes:
-    """What was measured of one side, or why nothing was. Seconds of a call, a median a turn."""
+    """Times of one side, or why there are none. Seconds of a call, a median a turn."""
 
     program: str = ""
     """How the side computed it."""
@@ -84,12 +84,12 @@ class WorkloadTimes:
 
 @dataclass(frozen=True)
 class ComparedWorkload:
-    """What is compared: the file, and the operator or network in it."""
+    """A workload to compare: the file, and the operator or network in it."""
 
     path: Path
     workload: Task | Network
     name: str = ""
-    """Of the operator in its file; empty for a network."""
+    """The name of the operator in its file; empty for a network."""
     constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
     """Inputs of a network that always have the same values."""
     choice: ProgramChoice = _DEFAULT
@@ -97,7 +97,7 @@ class ComparedWorkload:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """The title in tables."""
         return self.name or self.path.stem
 
 

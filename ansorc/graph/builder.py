@@ -48,7 +48,7 @@ class GraphBuilder:
     def __init__(self, name: str = "network") -> None:
         self.name = name
         self.source = ""
-        """What the nodes that are added come from, for messages."""
+        """The origin of the nodes that are added, for messages."""
         self._inputs: dict[str, TensorType] = {}
         self._constants: dict[str, Array] = {}
         self._types: dict[str, TensorType] = {}

@@ -1,4 +1,4 @@
-"""What the scatters compute of known values: each update goes to its place, one after another.
+"""The scatters of known values: each update goes to its index, one after another.
 
 The definitions (`ansorc/graph/operators/indexing.py`) ask for each place which updates are meant
 for it, as many kernels can do at once; of known values that would take the product of both.

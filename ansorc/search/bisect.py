@@ -22,7 +22,7 @@ from ansorc.search.task import Task
 
 _MOST_SHOWN = 5
 _STATEMENT_S = 5e-7
-"""What the interpreter takes for one statement, about."""
+"""The interpreter's seconds for one statement, about."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class PassStage:
     """A program on its way through the passes."""
 
     name: str
-    """Of the pass that made it; of the first one "lowering"."""
+    """The name of the pass that made it; "lowering" for the first one."""
     function: Function
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a search for the wrong pass came to."""
+    """The result of the search for the wrong pass."""
 
     stages: tuple[PassStage, ...]
     """The program as lowered, and after each pass that changed it."""
     wrong: int | None
     """The first stage whose results differ; None if the last one's are right."""
     complaint: str = ""
-    """What is wrong with it: the elements, or why it cannot be run."""
+    """The fault: the elements that are wrong, or why it cannot be run."""
 
 
 def bisect_passes(

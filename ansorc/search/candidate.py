@@ -29,7 +29,7 @@ class Candidate:
     features: Features
     """[statements, features]: what a cost model is asked about, and learns from."""
     score: float = 0.0
-    """What the model says of it; of a measured program, its speed in the same unit."""
+    """The model's score; for a measured program, its speed in the same unit."""
     is_random: bool = False
     """Whether it was picked by chance, not by score."""
 
@@ -40,7 +40,7 @@ class Candidate:
 
     @cached_property
     def program(self) -> ProgramText:
-        """What is measured and recorded of it."""
+        """The program as it is measured and recorded."""
         return ProgramText.encode(self.steps, self.sketch.names)
 
 

@@ -38,7 +38,7 @@ _EQUAL = 0.005
 
 @dataclass(frozen=True)
 class Ranking:
-    """What came of a contest."""
+    """The result of a contest."""
 
     ranked: tuple[MeasureResult, ...] = ()
     """The winner first, then those that it beat, the last first out."""

@@ -1,4 +1,4 @@
-"""What a tuning run tells while it goes on: one line, which a notebook's cell changes in place."""
+"""The progress line of a tuning run, which a notebook's cell changes in place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _best(best_s: float | None, flops: float, peak: float) -> str:
 
 
 class DisplayHandle(Protocol):
-    """What IPython's `display` returns: an output of a cell that can be changed."""
+    """The result of IPython's `display`: an output of a cell that can be changed."""
 
     def update(self, data: Mapping[str, str], *, raw: bool) -> None:
         """Show `data`, by MIME type, in the place of what is shown."""

@@ -66,7 +66,7 @@ class Machines(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know of the machines."""
+        """Notes for the user about the machines."""
         ...
 
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
@@ -130,7 +130,7 @@ class OtherMachines(Machines, Protocol):
 
     @property
     def target(self) -> Target:
-        """What code for them is made for; raise MeasureError where they do not answer."""
+        """The target of code for them; raise MeasureError where they do not answer."""
         ...
 
 

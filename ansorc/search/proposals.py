@@ -91,18 +91,18 @@ class Proposals:
         self._space = replace(checked_space(task, options), seed=self._seed)
         self._names = Names(task.dag)
         self._candidates: dict[str, Candidate | None] = {}
-        """What was proposed or is expected, by the key of its text; None: no sketch has it."""
+        """The programs proposed or expected, by the keys of their texts; None: no sketch has it."""
         self._pending: set[int] = set()
         self._new: list[tuple[Candidate, float | None]] = []
         self._known: list[Candidate] = []
         self._samples: list[Sample] = []
-        """Of `_known`, in this order."""
+        """The samples of `_known`, in this order."""
         self.notes: list[str] = [
             f"the rule {failure.rule} failed on '{failure.stage}' ({failure.reason}); "
             "the search goes on without its sketches"
             for failure in self._space.failures
         ]
-        """What the user should know; grows while the search goes on."""
+        """Notes for the user; more come while the search goes on."""
         self._model = choose_model(
             options.cost_model, np.random.default_rng(self._seed), self.notes.append
         )

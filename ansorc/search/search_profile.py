@@ -24,7 +24,7 @@ _WHOLE: Mapping[tuple[str, str], str] = {
     ("ansorc.search.measure.measurer", "rank"): "contest",
     ("ansorc.search.measure.data", "create"): "inputs and reference",
 }
-"""What is one category with all that it calls, by module and function."""
+"""Functions that form one category with all that they call, by module and name."""
 _FUNCTIONS: Mapping[tuple[str, str], str] = {
     ("ansorc.search.model.trees", "update"): "model training",
     ("ansorc.search.model.choice", "update"): "model training",
@@ -67,7 +67,7 @@ _SEARCHING = frozenset({
     "untuned default", "model training", "predictions", "sampling", "features", "sketches",
     "evolution", "lowering",
 })  # fmt: skip
-"""What another thread does beside a build."""
+"""The categories of work that another thread does beside a build."""
 
 
 class SearchProfile:

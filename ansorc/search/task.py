@@ -1,4 +1,4 @@
-"""What is tuned: a tensor computation for a target, under a name."""
+"""The subject of tuning: a tensor computation for a target, under a name."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _FIRST_GAIN = 0.1
 """The share of a task's seconds that its first round is expected to save; it fits recorded curves
 (docs/decisions/0107)."""
 _NO_TIME_S = 1e-9
-"""What a task without a program counts as: next to nothing, but an objective can divide by it."""
+"""Seconds of a task without a program: next to nothing, but an objective can divide by it."""
 
 TaskStatus = Literal["active", "resting", "met", "exhausted", "failed"]
 """Whether a task gets rounds, or why it does not: it gains next to nothing; the objective does not
@@ -33,7 +33,7 @@ depend on it any more; it has no more programs; none of its programs works."""
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """What is known of one task; all of it follows from its records."""
+    """The progress of one task; all of it follows from its records."""
 
     trials: int = 0
     curve: tuple[tuple[int, float], ...] = ()
@@ -58,13 +58,13 @@ class TaskProgress:
 
     @property
     def flops_per_s(self) -> float:
-        """What its best program reaches."""
+        """The speed of its best program."""
         return self.flops / self.best_s
 
 
 @dataclass(frozen=True)
 class Round:
-    """What to measure next."""
+    """The task and the trials to measure next."""
 
     task: int
     trials: int

@@ -1,4 +1,4 @@
-"""What a tuning run tells: of each trial, where its time went, and what it found."""
+"""The report of a tuning run: each trial, where its time went, and its results."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TimeSpent:
 
     @property
     def rest_s(self) -> float:
-        """What is left: writing records, showing progress."""
+        """The rest of the time: writing records, showing progress."""
         known = self.start_s + self.search_s + self.build_s + self.run_s + self.contest_s
         return max(0.0, self.total_s - known)
 
@@ -108,12 +108,12 @@ class TuneResult:
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Failed trials of this run by class."""
     first_failure: str = ""
-    """What the first of them was."""
+    """The first of these failures."""
     exhausted: bool = False
     """Whether the space holds no program that was not measured."""
     interrupted: bool = False
     notes: tuple[str, ...] = ()
-    """What the user should know: records of other machines, a missing library."""
+    """Notes for the user: records of other machines, a missing library."""
 
     def build(self, name: str = "") -> Module:
         """Return the best program, compiled as the kernel `name` (default: the task's name).
@@ -165,7 +165,7 @@ class TuneResult:
         return f"<TuneResult of {self.task.name}: {best}, {self.trials} programs>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the best and the default time, and the curve of the best."""
+        """Return HTML for a notebook: the best and the default time, and the curve of the best."""
         times = {"best": self.best, "untuned default": self.default}
         rows = [
             (name, seconds_text(record.median_s))

@@ -28,14 +28,14 @@ from ansorc.search.tuning_run import Batch, TuningRun, curve_of
 from ansorc.target.units import seconds_text
 
 _CONTEST_SHARE, _MOST_CONTEST_SHARE = 0.1, 0.5
-"""Of a limited time, what is kept for the contests: at least, and where they need more, at most."""
+"""Shares of a limited time for the contests: the least, and where they need more, the most."""
 _Choice: TypeAlias = tuple[int, Batch]
 """The number of a task, and its next programs."""
 
 
 @dataclass(frozen=True)
 class WeightedTasks:
-    """What a network is to the tuner: tasks, and how often each is run for one inference."""
+    """A network as the tuner sees it: tasks, and how often each is run for one inference."""
 
     name: str
     tasks: tuple[tuple[Task, float], ...]
@@ -56,7 +56,7 @@ class TaskReport:
     """Those of earlier runs included."""
     best_s: float | None
     share: float
-    """Of the time of all networks together, 0 to 1."""
+    """The share of the time of all networks together, 0 to 1."""
     expected_gain: float
     """The share of the objective that its next round should save, by the scheduler's estimate."""
     status: TaskStatus
@@ -74,7 +74,7 @@ class RoundReport:
     """Seconds of each network; inf while one of its tasks has no program."""
     objective: float
     trials: int
-    """Of all tasks, those of earlier runs included."""
+    """The trials of all tasks, those of earlier runs included."""
     total: int
     elapsed_s: float
     eta_s: float
@@ -96,13 +96,13 @@ class ScheduledResult:
 
     networks: tuple[WeightedTasks, ...]
     results: tuple[TuneResult, ...]
-    """Of each task, in the order in which the networks name them first."""
+    """The result of each task, in the order in which the networks name them first."""
     curve: tuple[CurvePoint, ...]
     """After each round of this process in which all tasks had a program."""
     elapsed_s: float
     interrupted: bool = False
     trials_spared: int = 0
-    """Of those that were asked for: no task was expected to gain by them."""
+    """Trials left of those asked for, as no task was expected to gain by them."""
 
     def __repr__(self) -> str:
         times = zip(self.networks, self.latencies, strict=True)
@@ -250,7 +250,7 @@ class _Driver:
 
     @property
     def trials_spared(self) -> int:
-        """What is left of the trials where the scheduler wants no more of them."""
+        """The trials that are left where the scheduler wants no more of them."""
         is_over = not self.is_interrupted and self.scheduler.next(self._progress) is None
         return max(0, self.scheduler.trials - self._trials) if is_over else 0
 
@@ -308,7 +308,7 @@ class _Driver:
         return bool(numbers)
 
     def _next_ahead(self, flying: Counter[int]) -> Callable[[], _Choice] | None:
-        """What proposes the next round, those under way counted in; None: there is none for now."""
+        """Return the proposer of the next round, those under way counted; None: no round now."""
         progress = [
             replace(task, trials=task.trials + flying[number])
             for number, task in enumerate(self._progress)

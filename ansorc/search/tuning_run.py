@@ -138,7 +138,7 @@ class TuningRun:
 
     @property
     def task(self) -> Task:
-        """What is tuned."""
+        """The task that is tuned."""
         return self._task
 
     @property
@@ -153,7 +153,7 @@ class TuningRun:
 
     @property
     def measurer(self) -> TaskMeasurer:
-        """What measures its programs, from `start` on until `close`."""
+        """The measurer of its programs, from `start` on until `close`."""
         assert self._measurer is not None
         return self._measurer
 

@@ -34,7 +34,7 @@ from ansorc.target import Target
 from ansorc.target.gpu_limits import STATIC_SHARED_BYTES, complaint, launch_limits
 
 WORKSPACE_ALIGNMENT = 256
-"""What `cuMemAlloc` aligns to; see `KernelArgument`."""
+"""The alignment of memory from `cuMemAlloc`; see `KernelArgument`."""
 
 _RECORD = FAULT_RECORD.elements
 CLEAR_FAULTS = KernelText(

@@ -37,11 +37,11 @@ _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _GRAPH_LAUNCHES = 64
 """Launches of a graph, or those of one call: it is made in as many microseconds, or a few times."""
 _MOST_GRAPHS = 8
-"""Of calls of one kernel, by the arrays that they get."""
+"""The most graphs of calls of one kernel, one for each set of arrays."""
 _PORTABLE = (b"//", b"\x50\xed\x55\xba")
 """How PTX and fat binaries begin."""
 _OF_THE_IMAGE = ("image", "PTX", "toolchain", "symbol not found")
-"""What the driver says where it does not take the code."""
+"""Words in the driver's message where it refuses the code."""
 
 
 @dataclass(frozen=True)

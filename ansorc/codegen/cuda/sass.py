@@ -13,7 +13,7 @@ _INSTRUCTION = re.compile(
 )
 _TARGET = re.compile(r"\.L_x_\d+")
 _FLOAT = ("FFMA", "HFMA2", "DFMA", "HMMA", "IMMA", "DMMA", "FADD", "FMUL", "IDP", "MUFU", "IMAD")
-"""What a loop is hot for; the first of these that is there."""
+"""Instructions by which the hottest loop is found; the first of them that occurs counts."""
 
 
 @dataclass(frozen=True)

@@ -45,13 +45,13 @@ class Resources:
 
     name: str
     registers: int
-    """Of a thread, 32 bits each."""
+    """The registers of a thread, 32 bits each."""
     spill_store_bytes: int
     spill_load_bytes: int
     stack_bytes: int
-    """Of a thread: spilled registers, and arrays with indices that are no constants."""
+    """The stack of a thread: spilled registers, and arrays whose indices are not constant."""
     shared_bytes: int
-    """Of a block, in arrays that are declared in the kernel."""
+    """The shared memory of a block, in arrays that are declared in the kernel."""
     barriers: int
 
 

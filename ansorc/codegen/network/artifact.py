@@ -32,7 +32,7 @@ class DerivedSection:
     """The memory in a library for the weights that are made, or moved to it, when it is loaded."""
 
     symbol: str
-    """What the code calls its first byte."""
+    """The symbol of its first byte in the code."""
     nbytes: int
     prepare: str
     """The function that fills it."""
@@ -44,9 +44,9 @@ class NetworkObjects:
 
     files: Sequence[bytes]
     weights_symbol: str
-    """What the code calls the first byte of the weights, where they are inside the library."""
+    """The symbol of the first byte of the weights, where they are inside the library."""
     prefix: str
-    """What it puts before the names of `weights_file.cc`, where they are in a file."""
+    """The prefix of the names of `weights_file.cc`, where the weights are in a file."""
     derived: DerivedSection
 
 

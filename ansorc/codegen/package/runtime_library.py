@@ -22,7 +22,7 @@ from ansorc.target import Target, detect
 _LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
 _WEIGHTS_FILE = "ansorc_weights_file.o"
 PREBUILT = ("x86_64", "aarch64")
-"""What `make wheel` compiles for, with the GNU C library."""
+"""The architectures that `make wheel` compiles for, with the GNU C library."""
 _NAMES = (
     "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
     "ansorc_set_num_threads", "ansorc_team_begin", "ansorc_team_end",

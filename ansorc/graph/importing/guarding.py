@@ -1,4 +1,4 @@
-"""What a converter that fails is reported as."""
+"""Errors that name the node whose converter failed."""
 
 from __future__ import annotations
 

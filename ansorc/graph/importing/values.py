@@ -15,7 +15,7 @@ Value: TypeAlias = "str | Array"
 HALF_FLOATS = ("float16", "bfloat16")
 """Floats that a graph computes with in float32."""
 LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
-"""Of images with channels first, by the number of spatial dimensions."""
+"""The layouts of images with channels first, by the number of spatial dimensions."""
 
 
 def widen(array: Array) -> Array:

@@ -18,7 +18,7 @@ from ansorc.ir.aligned import Array
 
 _SCAN_WITHOUT_BATCHES = 9
 MAX_NODE_COPIES = 1000
-"""Of one loop that is unrolled."""
+"""The most copies of nodes of one unrolled loop."""
 
 SubgraphRunner: TypeAlias = "Callable[[OnnxGraph, Sequence[OnnxItem]], list[OnnxItem]]"
 """Adds a graph for values of its inputs, where it sees what is around the node; its outputs."""

@@ -1,4 +1,4 @@
-"""What is computed at import: nodes whose inputs are known, as long as the results are small.
+"""Constant folding at import: nodes whose inputs are known, as long as the results are small.
 
 A node is computed by what it means in a network, its converter and the definitions of its
 operators, so that constants give what inputs would. ONNX's reference implementation computes what

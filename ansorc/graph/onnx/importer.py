@@ -40,10 +40,10 @@ from ansorc.ir.dtype import DType
 from ansorc.lang.arguments import check_arguments
 
 MAX_NODES = 100_000
-"""Of a network, with all that its functions and loops are copied to."""
+"""The most nodes of a network, with all copies from its functions and loops."""
 
 _KnownTensors: TypeAlias = "ChainMap[str, OnnxItem | None]"
-"""What the tensors of a graph are, and of the graphs around it; None: left out by a caller."""
+"""The tensors of a graph and of the graphs around it; None: left out by a caller."""
 
 
 @overload

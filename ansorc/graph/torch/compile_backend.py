@@ -36,7 +36,7 @@ _INSTEAD_OF_MODE = {
     "max-autotune-no-cudagraphs": _TUNED,
     "reduce-overhead": "a call runs one function of machine code, whose overhead is small already",
 }
-"""What serves the purpose of a mode of Inductor's."""
+"""Advice on what to use instead of a mode of Inductor's."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Instance:
     kinds: Hashable
     """Shapes, dtypes and strides of the tensors."""
     contents: Contents
-    """What they hold."""
+    """The elements of the tensors."""
     bound: dict[Hashable, BoundGraph] = field(default_factory=dict[Hashable, BoundGraph])
     """By what the other arguments are."""
 
@@ -339,7 +339,7 @@ class _CompiledModule:
 
 
 _STATIC = "_dynamo_static_input_type"
-"""What Dynamo sets on parameters and buffers of modules."""
+"""The attribute that Dynamo sets on parameters and buffers of modules."""
 _MANY_CHANGES, _CALLS_A_CHANGE = 6, 8
 _NEEDS_GRADIENTS = (
     "a tensor requires gradients, which ansorc does not compute; call it under torch.no_grad() or "

@@ -83,7 +83,7 @@ class Island:
     known: Keys = field(default_factory=_no_keys)
     """The keys of all programs that were ever added."""
     batches: list[Population] = field(default_factory=list[Population])
-    """What the model was asked about, as it came."""
+    """The populations that the model scored, in their order."""
 
     @property
     def sketch(self) -> Sketch:

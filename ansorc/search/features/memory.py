@@ -25,7 +25,7 @@ class CacheFeatures:
     total_bytes: FloatArray = field(metadata=LOG)
     """Bytes that the statement touches."""
     l1_fill: FloatArray
-    """What the lines touched inside the place of the first level take of it, as a share."""
+    """The share of the first level that the lines touched inside its loop nest take."""
     l2_fill: FloatArray
     """The same for the second level."""
     l3_fill: FloatArray

@@ -37,11 +37,11 @@ SPECIAL_OPERATIONS = 2
 CALL_OPERATIONS = 12
 """Further ones of the other lanes."""
 LOOP_OPERATIONS = 2
-"""Of each iteration of a loop that is not unrolled: a count and a jump."""
+"""Operations of each iteration of a loop that is not unrolled: a count and a jump."""
 ADDRESS_OPERATIONS = 2
-"""Of each access to memory."""
+"""Operations of each access to memory."""
 GUARD_OPERATIONS = 2
-"""Of each result that may lie beyond the extent."""
+"""Operations of each result that may lie beyond the extent."""
 EXCHANGE_OPERATIONS = 4
 """For each vector that a thread gives others: three of four choose, one exchanges."""
 LOADS_TOGETHER = 2.0
@@ -50,7 +50,7 @@ pass registers."""
 SECTOR_BYTES = 32
 INSTRUCTION_BYTES = 16
 SHARED_BYTES = 128
-"""Of shared memory, in a cycle of the banks."""
+"""Bytes of shared memory in a cycle of the banks."""
 MATRICES = 4
 """Loaded by one instruction, each in a cycle of the banks."""
 _MATRIX_DTYPES: dict[str, Literal["float16", "bfloat16", "tfloat32", "int8"]] = {

@@ -1,4 +1,4 @@
-"""What the learned model is told of GPU programs: the kernel of a statement, itself, its accesses.
+"""Features of GPU programs for the learned model: a statement, its kernel and its accesses.
 
 The paper's features of GPUs (extents of blockIdx, threadIdx and virtual threads) are among them;
 most others are counted exactly from the loops: sectors of a request, bank conflicts, occupancy.

@@ -19,15 +19,15 @@ from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
 
 BASE_REGISTERS = 24
-"""What indices, addresses and the like take of each thread, about."""
+"""Registers of each thread for indices, addresses and the like, about."""
 REGISTER_BYTES = 4
-"""What one register of a thread holds."""
+"""The bytes of one register of a thread."""
 MOST_COPIED = 48
 """Registers of what a thread copies at a time, at most."""
 _FACTOR_REGISTERS = 2
-"""Of each row or column that a thread has, what matrix units multiply at a time."""
+"""Registers for the factors of a matrix product, of each row or column of a thread."""
 PADDING_BYTES = 16
-"""Of a row in shared memory of which matrix units load a part, so that rows meet in no bank."""
+"""Padding of rows in shared memory that matrix units load in parts, against bank conflicts."""
 ONE = np.asarray(1, dtype=np.int64)
 
 

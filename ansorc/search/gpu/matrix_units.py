@@ -49,7 +49,7 @@ from ansorc.target.gpu import VECTOR_BYTES
 SIDE = 16
 """Rows, and columns, of what the loads of one instruction serve."""
 CHOSEN = ("mma_f16", "mma_bf16", "mma_s8")
-"""What computes what is defined; `mma_tf32` does not."""
+"""The instructions that compute exactly what is defined; `mma_tf32` does not."""
 MAX_WARPS, MAX_ROWS, MAX_COLUMNS, MAX_STEPS = 4, 8, 8, 4
 """Along an axis; of a warp's tile in SIDE; tiles of terms that are copied at a time."""
 GROUP, WARPS, TILE = 1, 2, 3

@@ -1,4 +1,4 @@
-"""What the threads of a kernel do for one statement: how often, and which memory they touch.
+"""The work of a kernel's threads for one statement: how often, and which memory they touch.
 
 All is arithmetic over arrays: one evaluation describes a whole population. A loop is
 another block or another thread for each iteration, one iteration after the other ("serial"), or

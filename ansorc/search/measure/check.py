@@ -36,12 +36,12 @@ from ansorc.lang.rounding import SAFETY, Bound
 
 _CHUNK = 1 << 15  # the four arrays of a chunk stay in the second-level cache
 Reference: TypeAlias = Array
-"""What an output must hold: float64, or the integers and bools themselves, of all their bits."""
+"""The values of an output: float64, or the integers and bools themselves, with all their bits."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What an output may deviate from its reference."""
+    """The deviation from its reference that an output may have."""
 
     relative: float
     """Times max(|reference|, `scale`); 0 for integers and bools, which must be equal."""
@@ -59,7 +59,7 @@ class Comparison:
     max_error: float
     """Largest deviation in units of the tolerance (for integers: share of unequal elements)."""
     complaint: str = ""
-    """What is wrong, in words; empty if nothing is."""
+    """The fault, in words; empty if there is none."""
 
 
 def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def expectations(
 
 
 class Expectation:
-    """What an output must hold, kept in the form in which it is compared fastest."""
+    """The expected values of an output, in the form in which they are compared fastest."""
 
     def __init__(self, reference: Reference, allowed: Tolerance, rounding: Bound = None):
         """`rounding`: a bound of each element's error, if known (`evaluate_with_rounding`)."""
@@ -139,7 +139,7 @@ class Expectation:
 
     @property
     def reference(self) -> Reference:
-        """What the output should hold."""
+        """The values that the output should hold."""
         return self._reference
 
     def wrong_places(self, actual: NDArray[np.generic]) -> NDArray[np.int64]:

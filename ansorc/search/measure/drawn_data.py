@@ -1,4 +1,4 @@
-"""What a task is measured with: values that its definition can use, or those that the user gives.
+"""Data to measure a task with: values that its definition can use, or those that the user gives.
 
 Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; integers are -4 to 4.
 What says places of a tensor is drawn over all of that (`ansorc/lang/wanted_values.py`), what was

@@ -278,7 +278,7 @@ class Measurer:
         return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
 
     def _outcomes(self, request: Request) -> list[tuple[Outcome, RunCost]] | Failure:
-        """What the run worker answers: an outcome for each program, or why there is none."""
+        """Return the run worker's answer: an outcome for each program, or why there is none."""
         ((_, reply),) = self._workers.runner.run([request])
         if isinstance(reply, Failure):
             return reply

@@ -38,7 +38,7 @@ _MEDIAN_ERROR = 0.93
 
 @dataclass(frozen=True)
 class Subject:
-    """What is timed: `call(n)` runs a kernel n times, in the caches and threads of the others."""
+    """A kernel to time: `call(n)` runs it n times, in the caches and threads of the others."""
 
     call: Callable[[int], None]
     evict: Callable[[], None] | None = None

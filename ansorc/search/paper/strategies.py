@@ -106,7 +106,7 @@ def beam_search(
 
 @dataclass
 class _Beam:
-    """What a beam is held against, and how much the model was asked."""
+    """The state of a beam search, and how often the model was asked."""
 
     space: Space
     model: CostModel

@@ -19,7 +19,7 @@ TableRow: TypeAlias = tuple[object, ...]
 _MAGIC = b"SQLite format 3\0"
 _LEAF = 0x0D
 _OTHER_PAGES = (0x02, 0x05, 0x0A)
-"""Of indexes, and inner ones."""
+"""The types of pages of indexes, and of inner pages."""
 _HEADER_BYTES = 100
 _USUAL_PAGE_BYTES = 4096
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
@@ -33,10 +33,10 @@ class LeafPages:
     file: BinaryIO
     page_bytes: int
     usable_bytes: int
-    """Of a page."""
+    """The usable bytes of a page."""
     count: int
     version: int
-    """Of the tables, see `schema.MIGRATIONS`."""
+    """The version of the tables, see `schema.MIGRATIONS`."""
     newer: dict[int, bytes]
     losses: list[str]
     unreadable: int = 0

@@ -1,4 +1,4 @@
-"""What is left in a damaged record file.
+"""The rows that are left in a damaged record file.
 
 Rows are read from the file's leaf pages and, where it works, by SQLite's own `.recover`. That loses
 more rows, but knows tables by their names (docs/decisions/0071-damaged-record-files.md). A row is
@@ -44,7 +44,7 @@ _KEYS_SINCE, _NAMES_SINCE = 4, 6
 
 @dataclass(frozen=True)
 class Salvage:
-    """What was saved of a damaged file, and what was lost."""
+    """The rows saved from a damaged file, and a summary of the losses."""
 
     records: int
     tasks: int
@@ -179,7 +179,7 @@ class _Rows:
 
     @property
     def losses(self) -> list[str]:
-        """What was dropped, for people."""
+        """Return a description of the rows that were dropped."""
         lines: list[str] = []
         if self.damaged:
             lines.append(f"{self.damaged} rows that are not what was written")
@@ -242,10 +242,10 @@ def _environments_here() -> list[Environment]:
 
 @dataclass(frozen=True)
 class _StillRead:
-    """What SQL itself still reads of a damaged file."""
+    """The rows that SQL itself still reads from a damaged file."""
 
     count: int | None = None
-    """Of records, by an index."""
+    """The number of records, by an index."""
     choices: dict[str, list[TableRow]] | None = None
     """The rows of `CHOICES`."""
 

@@ -264,7 +264,7 @@ class Blocks:
 
     consumer: Stage
     between: tuple[Stage, ...]
-    """What is computed on the way, the last one first."""
+    """The stages computed on the way, the last one first."""
     shared: tuple[Shared, ...]
     """Not among them: the consumer's contiguous axis."""
 

@@ -26,7 +26,7 @@ from ansorc.target import Target
 _CLOCK_MONOTONIC = 1
 _MADV_DONTNEED, _MADV_HUGEPAGE, _MADV_NOHUGEPAGE = 4, 14, 15
 _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
-"""Of Linux; one that it does not know it refuses, which changes no result."""
+"""Numbers of Linux; a kernel that does not know one refuses it, which changes no result."""
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
 _STEP_PAGES, _SLOW_NS = 4, 2_000_000
 """Huge pages that are made at a time, and what one may take: small ones for as many bytes take 0.7

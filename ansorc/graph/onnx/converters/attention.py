@@ -10,7 +10,7 @@ from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _RAW, _CAPPED, _MASKED, _PROBABILITIES = range(4)
-"""What the fourth output is."""
+"""The values of the attribute that chooses the fourth output."""
 
 
 @dataclass(frozen=True)

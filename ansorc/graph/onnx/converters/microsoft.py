@@ -23,7 +23,7 @@ _ACTIVATIONS: Sequence[tuple[str, str, Sequence[tuple[str, float]]]] = (
     ("Elu", "elu", (("alpha", 1.0),)),
     ("ThresholdedRelu", "thresholded_relu", (("alpha", 1.0),)),
 )
-"""What a fused activation is called, its operator, and the numbers that it has, with defaults."""
+"""Fused activations: the name, the operator, and the numbers with their defaults."""
 
 
 def activated(call: NodeCall, data: str, numbers: Sequence[float]) -> str:

@@ -15,7 +15,7 @@ from ansorc.graph.onnx.converters.quantized import integers
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _FILTER = -10000.0
-"""What is added to scores that a mask rules out, unless an attribute says another number."""
+"""The number added to masked scores, unless an attribute gives another."""
 
 
 def _multi_head(call: NodeCall) -> Sequence[Value]:

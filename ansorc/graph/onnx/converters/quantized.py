@@ -22,7 +22,7 @@ from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
-"""What numbers are quantised to."""
+"""The dtypes that numbers are quantised to."""
 _SCALED = 3
 """Inputs of DequantizeLinear: numbers, scale and zero point."""
 _STORED = ("int8", "uint8", "int32")

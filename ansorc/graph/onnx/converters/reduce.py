@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 ElementMap = Callable[[NodeCall, str], str]
-"""What is done to each element before a reduction, or after it."""
+"""A function of each element before a reduction, or after it."""
 
 _AXES_ARE_INPUTS_SINCE = 18
 _AXES_OF_SUM_ARE_INPUTS_SINCE = 13

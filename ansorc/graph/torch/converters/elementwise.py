@@ -400,4 +400,4 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
 }
 
 PRIMS_ELEMENTWISE: Mapping[str, TorchConverter] = {"fma.default": _product_and_sum}
-"""Of the operators that PyTorch takes others apart into."""
+"""Converters of the operators that PyTorch decomposes others into."""

@@ -134,4 +134,4 @@ TORCH_MATMUL: Mapping[str, TorchConverter] = {
 TRANSFORMERS_MATMUL: Mapping[str, TorchConverter] = {
     "grouped_mm_fallback.default": _grouped("input", "weight"),
 }
-"""Of Hugging Face's library, which has a name of its own for what PyTorch does not export."""
+"""Converters of Hugging Face's library, which has its own name for what PyTorch does not export."""

@@ -24,7 +24,7 @@ Falloff: TypeAlias = "Callable[[Array], Array]"
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
 _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
-"""What ATen calls the factors of each spatial dimension, by their number."""
+"""ATen's names for the factors of each spatial dimension, by their number."""
 
 
 _VECTORISED_CHANNELS, _VECTORISED_LENGTHS = 4, 128
