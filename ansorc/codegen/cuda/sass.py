@@ -13,7 +13,7 @@ _INSTRUCTION = re.compile(
 )
 _TARGET = re.compile(r"\.L_x_\d+")
 _FLOAT = ("FFMA", "HFMA2", "DFMA", "HMMA", "IMMA", "DMMA", "FADD", "FMUL", "IDP", "MUFU", "IMAD")
-"""Instructions by which the hottest loop is found; the first of them that occurs counts."""
+"""Instructions whose counts tell the hottest loop, the first one before the second."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ FORMAT = 3
 """Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there.
 Since 3 they may be transformed before."""
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 14
-"""Samples of a library with weights of more than 1 MiB that are hashed when it is loaded."""
+"""Blocks of a library, and bytes of each, that are hashed when it is loaded: 1 MiB in all."""
 
 
 @dataclass(frozen=True)

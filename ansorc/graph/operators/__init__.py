@@ -55,10 +55,16 @@ OPERATORS: Mapping[str, GraphOperator] = {
     for name, define in _DEFINITIONS.items()
 }
 
+_RENAMED: Mapping[str, str] = {"max_pool_places": "max_pool_with_indices"}
+"""The present names of operators that graphs printed by earlier versions call otherwise."""
+
 
 def operator_named(name: str) -> GraphOperator:
-    """Return the operator `name`, maybe a registered one; raise GraphError if there is none."""
-    operator = OPERATORS.get(name) or registered_operator(name)
+    """Return the operator `name`, maybe a registered one; raise GraphError if there is none.
+
+    The name of an earlier version is accepted.
+    """
+    operator = OPERATORS.get(_RENAMED.get(name, name)) or registered_operator(name)
     if operator is None:
         raise GraphError(f"there is no operator '{name}' for graphs; see ac.ops")
     return operator
