@@ -80,10 +80,10 @@ class Clocked:
         """Warm up, and learn how long a call takes: the least of three calls, of one if long."""
         if self.program.time is not None:
             return statistics.median(self.program.time(0.0))
-        first = self._timed()
-        return first if first > _LONG_S else min(self._timed() for _ in range(3))
+        first = self._time_call()
+        return first if first > _LONG_S else min(self._time_call() for _ in range(3))
 
-    def _timed(self) -> float:
+    def _time_call(self) -> float:
         begin = time.perf_counter()
         self.program.run()
         return time.perf_counter() - begin

@@ -63,7 +63,7 @@ class WorkloadProgram:
 Make: TypeAlias = Callable[[], WorkloadProgram]
 
 
-def called_program(name: str, call: Callable[[], Any]) -> WorkloadProgram:
+def wrap_call(name: str, call: Callable[[], Any]) -> WorkloadProgram:
     """Return a program that calls a function whose result is an array or tensor, or several."""
     held: list[Any] = []
 

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from ansorc.compare.figures import largest_error, paired_ratio, quartiles
+from ansorc.compare.figures import largest_error, median_ratio, quartiles
 from ansorc.compare.side import Gap, PeerInfo, Side
 from ansorc.compare.turns import Turns, take_turns
 from ansorc.graph.graph_reference import run_reference
@@ -79,7 +79,7 @@ class WorkloadTimes:
     def ratio(self, side: str) -> float | None:
         """Return how many times as long calls of `side` take as ansorc's, back to back."""
         ours, other = self.sides[OWN.name], self.sides[side]
-        return paired_ratio(ours.called, other.called) if ours.called and other.called else None
+        return median_ratio(ours.called, other.called) if ours.called and other.called else None
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ComparedWorkload:
         return self.name or self.path.stem
 
 
-def installed_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
+def find_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
     """Return the peers whose packages are there, and those whose are not."""
     there = [info for info in PEERS if find_spec(info.module) is not None]
     return there, [info for info in PEERS if info not in there]
@@ -121,7 +121,7 @@ def compare_workload(
     times_of_sides = WorkloadTimes(compared.title)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorc-bench-")))
-        message, check = _prepared(compared, directory)
+        message, check = _prepare(compared, directory)
         right = dict[str, Side]()
         for info in (OWN, *peers):
             say(f"{compared.title}: {info.label} prepares")
@@ -170,7 +170,7 @@ Check = Callable[[Path], float]
 """Returns the error of the results in a file; raises Gap if they are wrong."""
 
 
-def _prepared(compared: ComparedWorkload, directory: Path) -> tuple[dict[str, object], Check]:
+def _prepare(compared: ComparedWorkload, directory: Path) -> tuple[dict[str, object], Check]:
     """The message to all sides, whose arrays are in files, and what judges their results."""
     if isinstance(compared.workload, Task):
         task = compared.workload

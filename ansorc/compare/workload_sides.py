@@ -17,7 +17,7 @@ import numpy as np
 
 from ansorc.compare.own_side import own_program
 from ansorc.compare.program import SideProgram, Unsupported, openvino_options
-from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, called_program
+from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, wrap_call
 from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
 
@@ -33,9 +33,9 @@ def numpy(request: WorkloadRequest) -> Iterator[Make]:
         if not request.name:
             raise
         dag = request.dag
-        yield lambda: called_program("the definition", lambda: evaluate(dag, arrays, np.float32))
+        yield lambda: wrap_call("the definition", lambda: evaluate(dag, arrays, np.float32))
         return
-    yield lambda: called_program(f"{request.name}_numpy", lambda: function(*arrays))
+    yield lambda: wrap_call(f"{request.name}_numpy", lambda: function(*arrays))
 
 
 def torch(request: WorkloadRequest) -> Iterator[Make]:
@@ -45,7 +45,7 @@ def torch(request: WorkloadRequest) -> Iterator[Make]:
     library.set_num_threads(request.choice.threads)
     library.set_grad_enabled(False)
     tensors = [library.from_numpy(array) for array in request.inputs.values()]
-    yield lambda: called_program("eager", lambda: function(*tensors))
+    yield lambda: wrap_call("eager", lambda: function(*tensors))
 
 
 def numba(request: WorkloadRequest) -> Iterator[Make]:
@@ -54,7 +54,7 @@ def numba(request: WorkloadRequest) -> Iterator[Make]:
     function = request.beside("numba", "a function of its arrays that numba.njit compiles")
     library.set_num_threads(request.choice.threads)
     arrays = list(request.inputs.values())
-    yield lambda: called_program("njit", lambda: function(*arrays))
+    yield lambda: wrap_call("njit", lambda: function(*arrays))
 
 
 def onnxruntime(request: WorkloadRequest) -> Iterator[Make]:
@@ -108,9 +108,9 @@ def _model(request: WorkloadRequest) -> tuple[bytes | str, Mapping[str, Array]]:
     dag = request.dag
     data = [buffer for buffer in dag.inputs if not buffer.constant]
     names = ["Y"] if len(dag.outputs) == 1 else [f"Y{n}" for n in range(len(dag.outputs))]
-    given = ", ".join(_declared(buffer.name, buffer.dtype.name, buffer.shape) for buffer in data)
+    given = ", ".join(_declare(buffer.name, buffer.dtype.name, buffer.shape) for buffer in data)
     made = ", ".join(
-        _declared(name, buffer.dtype.name, buffer.shape)
+        _declare(name, buffer.dtype.name, buffer.shape)
         for name, buffer in zip(names, dag.outputs, strict=True)
     )
     text = (f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> '
@@ -123,7 +123,7 @@ def _model(request: WorkloadRequest) -> tuple[bytes | str, Mapping[str, Array]]:
     return model.SerializeToString(), {buffer.name: request.inputs[buffer.name] for buffer in data}
 
 
-def _declared(name: str, kind: str, shape: Sequence[int]) -> str:
+def _declare(name: str, kind: str, shape: Sequence[int]) -> str:
     word = {"float32": "float", "float64": "double"}.get(kind, kind)
     return f"{word}[{','.join(map(str, shape))}] {name}"
 

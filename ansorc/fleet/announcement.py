@@ -126,7 +126,7 @@ def calibrate(
     return least
 
 
-def kept_together(
+def group_devices(
     devices: Sequence[tuple[str, Announcement]], like: Announcement | None = None
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the addresses of devices of one label that may measure for one task, and notes.

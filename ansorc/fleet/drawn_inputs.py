@@ -20,7 +20,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.rounding import Bound, evaluate_with_rounding
 from ansorc.search.measure.check import Expectation, expectations
-from ansorc.search.measure.drawn_data import POSITIVE, drawn_array, value_spans
+from ansorc.search.measure.drawn_data import POSITIVE, draw_array, value_spans
 from ansorc.search.task import Task
 
 _SIGNED, _POSITIVE = 0, 1
@@ -85,7 +85,7 @@ class DrawnTask:
         """Draw the inputs of `task`; positive ones where others give NaN or are refused."""
         spans, rng = value_spans(task.dag), np.random.default_rng(seed)
         sent = {
-            b.name: drawn_array(b, -1.0, spans.get(b.name), rng)
+            b.name: draw_array(b, -1.0, spans.get(b.name), rng)
             for b in task.dag.inputs
             if b.name in spans or b.is_sorted
         }
@@ -93,7 +93,7 @@ class DrawnTask:
         for is_positive in (False, True):
             if is_positive:  # boards draw no integers above 0
                 sent |= {
-                    b.name: drawn_array(b, POSITIVE, None, rng)
+                    b.name: draw_array(b, POSITIVE, None, rng)
                     for b in task.dag.inputs
                     if b.dtype.is_integer and b.name not in sent
                 }

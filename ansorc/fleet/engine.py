@@ -190,7 +190,7 @@ class DaskConnection:
         )
         self._thread.start()
         try:
-            self._client = self._result(self._joined(address, timeout_s), 2 * timeout_s)
+            self._client = self._result(self._join(address, timeout_s), 2 * timeout_s)
         except ConnectionLost as error:
             self._stop()
             raise ConnectionLost(f"no scheduler answers at {address} ({error})") from error
@@ -267,7 +267,7 @@ class DaskConnection:
 
     # What follows runs in the thread of Dask.
 
-    async def _joined(self, address: str, timeout_s: float) -> Any:
+    async def _join(self, address: str, timeout_s: float) -> Any:
         client = distributed.Client(
             address, timeout=timeout_s, set_as_default=False, name="ansorc-tuner", asynchronous=True
         )

@@ -189,7 +189,7 @@ class GraphBuilder:
         """Make up none of `names` for tensors that get no name."""
         self._reserved.update(names)
 
-    def renamed(self, old: str, new: str) -> str:
+    def rename(self, old: str, new: str) -> str:
         """Give the result `old` of a node another name and return it; `new` must be free.
 
         Inputs and constants, and results that are called `new` already for another purpose, keep

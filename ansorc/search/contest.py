@@ -99,7 +99,7 @@ def contest(
     rounds, begin = _Rounds(dict(zip(candidates, known_s, strict=True))), clock()
     for _ in range(_ATTEMPTS):
         rounds.add(measurer.rank(entered))
-        entered = rounds.undecided(entered)
+        entered = rounds.list_undecided(entered)
         if not entered or rounds.is_over(entered, clock() - begin, limit_s):
             break
     return rounds.ranking(entered)
@@ -126,12 +126,12 @@ class _Rounds:
             if _median_s(result) < _median_s(best):
                 self._best[result.program] = result
 
-    def undecided(self, entered: Sequence[ProgramText]) -> list[ProgramText]:
+    def list_undecided(self, entered: Sequence[ProgramText]) -> list[ProgramText]:
         """Those of `entered` that may still win, the leader first."""
         left = [program for program in entered if program not in self._failed]
         timed = [program for program in left if program in self._turns]
         timed.sort(key=lambda program: statistics.median(self._turns[program]))
-        disturbed = self._disturbed(timed)
+        disturbed = self._list_disturbed(timed)
         beaten = [
             program
             for program in timed[1:]
@@ -157,7 +157,7 @@ class _Rounds:
         timed = [
             program for program in entered if program in self._turns and program not in self._failed
         ]
-        disturbed = sorted(self._disturbed(timed), key=self._known_s.__getitem__)
+        disturbed = sorted(self._list_disturbed(timed), key=self._known_s.__getitem__)
         ranked = [*disturbed, *(program for program in timed if program not in disturbed)]
         ranked += [program for program in reversed(self._out) if program not in self._failed]
         is_known = len(ranked) > 1 and not disturbed
@@ -170,7 +170,7 @@ class _Rounds:
             frozenset(disturbed),
         )
 
-    def _disturbed(self, timed: Sequence[ProgramText]) -> list[ProgramText]:
+    def _list_disturbed(self, timed: Sequence[ProgramText]) -> list[ProgramText]:
         """Those that were far faster before than the leader, the first of `timed`, ever was."""
         known = self._known_s
         return [program for program in timed[1:] if _FAR * known[program] < known[timed[0]]]

@@ -80,7 +80,7 @@ class NotebookLine:
             self._handle.update(data, raw=True)
 
 
-def told_in_notebooks(task: Task) -> Callable[[Trial], None]:
+def show_in_notebooks(task: Task) -> Callable[[Trial], None]:
     """Return what shows trials of `task` in a notebook's cell, and nowhere else."""
     line = NotebookLine()
     return lambda trial: line.show(

@@ -103,13 +103,13 @@ class MachinesAhead(Machines, Protocol):
         ...
 
 
-def chosen_beside(
+def choose_in_thread(
     begin: Callable[[], Callable[[], AnyChoice] | None],
-    planned: Callable[[AnyChoice], Sequence[AnyPlanned]],
+    plan: Callable[[AnyChoice], Sequence[AnyPlanned]],
 ) -> Generator[AnyPlanned | None]:
     """Yield programs that are chosen in another thread, while devices work; None: not chosen yet.
 
-    `begin` returns what chooses the next ones, or None at the end, and `planned` makes programs of
+    `begin` returns what chooses the next ones, or None at the end, and `plan` makes programs of
     a choice. Both are called in this thread: choosing begins when those before begin to be handed
     out. What it raises is raised here.
     """
@@ -120,7 +120,7 @@ def chosen_beside(
             yield from programs
             while not choosing.done():
                 yield None
-            programs = planned(choosing.result())
+            programs = plan(choosing.result())
         yield from programs
 
 

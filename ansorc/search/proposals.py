@@ -88,7 +88,7 @@ class Proposals:
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
-        self._space = replace(checked_space(task, options), seed=self._seed)
+        self._space = replace(make_checked_space(task, options), seed=self._seed)
         self._names = Names(task.dag)
         self._candidates: dict[str, Candidate | None] = {}
         """The programs proposed or expected, by the keys of their texts; None: no sketch has it."""
@@ -165,13 +165,13 @@ class Proposals:
         strategy = STRATEGIES[options.strategy]
         for way in (*ways, *([strategy] * _ATTEMPTS)):
             proposal = way(self._space, model, rng, options, skipped, seeds)
-            batch = self._unknown(proposal.candidates, known)
+            batch = self._take_unknown(proposal.candidates, known)
             if batch or (proposal.exhausted and way is strategy):
                 return batch
             skipped |= {candidate.key for candidate in proposal.candidates}
         return []
 
-    def transferred(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[ProgramText]:
+    def transfer(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[ProgramText]:
         """Return programs for other extents of the same computation, as they would be for these.
 
         Those that no sketch of this space has are left out, and those of `known`.
@@ -183,9 +183,11 @@ class Proposals:
                 if genes is not None:
                     rows.append((number, genes))
                     break
-        return self._unknown(candidates(self._space, rows), known)
+        return self._take_unknown(candidates(self._space, rows), known)
 
-    def _unknown(self, proposed: Sequence[Candidate], known: AbstractSet[str]) -> list[ProgramText]:
+    def _take_unknown(
+        self, proposed: Sequence[Candidate], known: AbstractSet[str]
+    ) -> list[ProgramText]:
         """Return those of `proposed` that are not `known`, none twice; they are pending now."""
         batch: dict[str, ProgramText] = {}
         for candidate in proposed:
@@ -220,7 +222,7 @@ class Proposals:
         return self._model
 
 
-def checked_space(task: Task, options: SearchOptions) -> Space:
+def make_checked_space(task: Task, options: SearchOptions) -> Space:
     """Return the space of `task` without the sketches of users' rules that make no programs.
 
     A few programs of each such sketch are drawn, varied, described by features, lowered and

@@ -102,12 +102,12 @@ class SearchProfile:
     @property
     def seconds(self) -> dict[str, float]:
         """Seconds of the wall time by category, the longest first."""
-        return _sorted(self._seconds)
+        return _sort_longest_first(self._seconds)
 
     @property
     def beside(self) -> dict[str, float]:
         """Seconds that other threads searched, while the first one waited for builds."""
-        return _sorted(self._beside)
+        return _sort_longest_first(self._beside)
 
     def _watch(self) -> None:
         before = time.perf_counter()
@@ -158,5 +158,5 @@ def _by_module(module: str) -> str:
     )
 
 
-def _sorted(seconds: Mapping[str, float]) -> dict[str, float]:
+def _sort_longest_first(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))

@@ -186,7 +186,7 @@ class TaskScheduler:
 
     def value(self, tasks: Sequence[TaskProgress]) -> float:
         """Return the objective; tasks without a program count next to nothing."""
-        return objective_value(self.options, self._latencies(_known(tasks)))
+        return objective_value(self.options, self._latencies(_best_times(tasks)))
 
     def status(self, tasks: Sequence[TaskProgress]) -> list[TaskStatus]:
         """Return what each task is doing."""
@@ -291,7 +291,7 @@ class TaskScheduler:
 
     def _slopes(self, tasks: Sequence[TaskProgress]) -> list[float]:
         """Return the derivative of the objective by the seconds of each task."""
-        latencies = self._latencies(_known(tasks))
+        latencies = self._latencies(_best_times(tasks))
         by_network = objective_slopes(self.options, latencies)
         slopes = [
             sum(
@@ -309,5 +309,5 @@ class TaskScheduler:
         return slopes
 
 
-def _known(tasks: Sequence[TaskProgress]) -> list[float]:
+def _best_times(tasks: Sequence[TaskProgress]) -> list[float]:
     return [task.best_s if task.curve else _NO_TIME_S for task in tasks]

@@ -34,7 +34,7 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     of a fleet, leaves all. Raise RecordError, MeasureError.
     """
     environment = best.environment
-    known = _known(records, best)
+    known = _find_threads(records, best)
     if known is not None:
         return known
     fewer = thread_counts(environment.running)
@@ -49,12 +49,12 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     return threads
 
 
-def known_threads(records: Records, best: Record) -> int:
+def find_threads(records: Records, best: Record) -> int:
     """Return what was chosen for `best`; 0, all, where nothing was."""
-    return _known(records, best) or 0
+    return _find_threads(records, best) or 0
 
 
-def _known(records: Records, best: Record) -> int | None:
+def _find_threads(records: Records, best: Record) -> int | None:
     choice = records.threads(best.environment).get(best.task_key)
     return choice.threads if choice and choice.program_key == best.program_key else None
 

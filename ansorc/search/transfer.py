@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 """A whole number that is not a part of a name or of a decimal fraction."""
 
 
-def related_programs(
+def find_related_programs(
     records: Records, task: Task, environment: Environment, count: int
 ) -> list[tuple[Step, ...]]:
     """Return the best programs of what is recorded nearest to `task`, `count` at most.

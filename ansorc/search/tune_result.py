@@ -10,7 +10,7 @@ from ansorc.ir import notebook
 from ansorc.schedule import Schedule, replay
 from ansorc.search.contest import Ranking
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
-from ansorc.search.programs import compile_program, recorded_program
+from ansorc.search.programs import compile_program, program_of_record
 from ansorc.search.record import Record
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -122,7 +122,7 @@ class TuneResult:
         """
         if self.best is None:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
-        program = recorded_program(self.task, self.best, self.threads)
+        program = program_of_record(self.task, self.best, self.threads)
         return compile_program(self.task, program, name)
 
     @property
@@ -139,7 +139,7 @@ class TuneResult:
                 f"the best program of '{self.task.name}' was given as loops, which have no steps; "
                 "its record has them: result.best.function"
             )
-        return replay(self.task.dag, recorded_program(self.task, self.best).steps)
+        return replay(self.task.dag, program_of_record(self.task, self.best).steps)
 
     def __str__(self) -> str:
         lines = [
@@ -181,7 +181,7 @@ class TuneResult:
     @property
     def packed_before(self) -> tuple[str, ...]:
         """The constant inputs that the best program has packed before; its time is without that."""
-        return recorded_program(self.task, self.best).packed_before if self.best else ()
+        return program_of_record(self.task, self.best).packed_before if self.best else ()
 
     @property
     def hint(self) -> str:

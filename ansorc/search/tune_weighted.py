@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
 from ansorc.search.contest import CONTENDERS
-from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
+from ansorc.search.machines import Machines, MachinesAhead, choose_in_thread, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
@@ -240,7 +240,7 @@ class _Driver:
         self._runs: dict[int, TuningRun] = {}
         self._errors: dict[int, AnsorcError] = {}
         self._groups = [structure_of(task.dag) for task in self.tasks]
-        self._progress = [self._recorded(number) for number in range(len(self.tasks))]
+        self._progress = [self._read_progress(number) for number in range(len(self.tasks))]
         self._before = tuple(task.trials for task in self._progress)
 
     @property
@@ -272,7 +272,7 @@ class _Driver:
             except AnsorcError as error:
                 self._errors[chosen.task] = error
                 is_over = True
-            self._progress[chosen.task] = self._recorded(chosen.task, is_over=is_over)
+            self._progress[chosen.task] = self._read_progress(chosen.task, is_over=is_over)
             self._rest()
             self._report(chosen.task)
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
@@ -280,16 +280,16 @@ class _Driver:
 
     def tune_ahead(self, machines: MachinesAhead) -> None:
         """As `tune`, with so many programs in flight as the machines want, of several tasks."""
-        while self._measured_ahead(machines):
+        while self._measure_ahead(machines):
             pass
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
             raise next(iter(self._errors.values()))
 
-    def _measured_ahead(self, machines: MachinesAhead) -> bool:
+    def _measure_ahead(self, machines: MachinesAhead) -> bool:
         """Measure until the scheduler wants no more for now; whether there was anything."""
         flying, numbers = Counter[int](), dict[TuningRun, int]()
-        choosing = chosen_beside(
-            partial(self._next_ahead, flying), partial(self._planned, flying, numbers)
+        choosing = choose_in_thread(
+            partial(self._next_ahead, flying), partial(self._plan, flying, numbers)
         )
         with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
             for planned, result in arrivals:
@@ -300,7 +300,7 @@ class _Driver:
                 except MeasureError as error:
                     self._errors[number] = error
                 is_over = number in self._errors or self._progress[number].is_over
-                self._progress[number] = self._recorded(number, is_over=is_over)
+                self._progress[number] = self._read_progress(number, is_over=is_over)
                 if not flying[number]:  # a round of it has ended
                     self._report(number)
                 if self._rounds_left_s() == 0.0:
@@ -327,9 +327,7 @@ class _Driver:
 
         return propose
 
-    def _planned(
-        self, flying: Counter[int], numbers: dict[TuningRun, int], choice: _Choice
-    ) -> Batch:
+    def _plan(self, flying: Counter[int], numbers: dict[TuningRun, int], choice: _Choice) -> Batch:
         """Return the programs of a round, which is under way from now on."""
         number, batch = choice
         run = self._run(number)
@@ -342,7 +340,7 @@ class _Driver:
             self._errors[number] = error
             batch = ()
         if not batch:
-            self._progress[number] = self._recorded(number, is_over=True)
+            self._progress[number] = self._read_progress(number, is_over=True)
         numbers[run] = number
         flying[number] += len(batch)
         return batch
@@ -354,7 +352,7 @@ class _Driver:
         for number in sorted(range(len(self.tasks)), key=lambda n: -seconds[n]):
             if not self._progress[number].curve:
                 continue
-            run, left = self._run(number), self._left_s()
+            run, left = self._run(number), self._remaining_s()
             share, rest = seconds[number] / rest if rest > 0 else 0.0, rest - seconds[number]
             try:
                 run.finish(math.inf if left is None else share * left)
@@ -412,7 +410,7 @@ class _Driver:
             self._runs[number] = run
         return run
 
-    def _left_s(self) -> float | None:
+    def _remaining_s(self) -> float | None:
         """Seconds until the time is up; None where it is not limited."""
         budget = self.options.time_budget
         return None if budget is None else max(0.0, budget - self.elapsed_s)
@@ -435,7 +433,7 @@ class _Driver:
             if count and task.trials > 1 and task.curve
         )
 
-    def _recorded(self, number: int, *, is_over: bool = False) -> TaskProgress:
+    def _read_progress(self, number: int, *, is_over: bool = False) -> TaskProgress:
         task = self.tasks[number]
         known = self.records.all(task.key, self._environment)
         return TaskProgress(
@@ -477,5 +475,5 @@ class _Driver:
         """Seconds that the rest takes at the rate so far, or until the time is up."""
         rate = (self._trials - sum(self._before)) / max(self.elapsed_s, 1e-9)
         rest = (self.scheduler.trials - self._trials) / rate if rate else 0.0
-        left = self._left_s()
+        left = self._remaining_s()
         return rest if left is None else min(rest, left)

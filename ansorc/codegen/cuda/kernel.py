@@ -31,7 +31,7 @@ from ansorc.codegen.package.signature import FAULT_RECORD, Signature
 from ansorc.codegen.program.launch_plan import KernelArgument, LaunchPlan
 from ansorc.errors import BuildError, CallError, DeviceError, FaultError
 from ansorc.ir.aligned import Array
-from ansorc.ir.fault import recorded_fault
+from ansorc.ir.fault import fault_of_record
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _GRAPH_LAUNCHES = 64
@@ -448,7 +448,7 @@ def _follow(device: Device, stream: DeviceStream | None, other: int) -> None:
 def device_fault(signature: Signature, record: Sequence[int]) -> FaultError:
     """Return the error of a program that refused its data, by what it says of that."""
     site = signature.faults[record[0] - 1]
-    return recorded_fault(signature.name, site.kind, signature.faults, record)
+    return fault_of_record(signature.name, site.kind, signature.faults, record)
 
 
 def _device_name(device: Device) -> str:

@@ -147,7 +147,7 @@ def resources_of(log: str) -> tuple[Resources, ...]:
 
 
 @lru_cache(maxsize=1)
-def supported_architectures() -> tuple[str, ...]:
+def list_architectures() -> tuple[str, ...]:
     """Return those that NVRTC makes code for; raise BuildError saying what to install."""
     library = _nvrtc()
     return tuple(f"sm_{number}" for number in _value(library.nvrtcGetSupportedArchs()))
@@ -218,7 +218,7 @@ def _include(text: str) -> tuple[str, ...]:
 
 
 def _require_arch(arch: str) -> None:
-    known = supported_architectures()
+    known = list_architectures()
     if arch in known:
         return
     major, minor = compiler_version()

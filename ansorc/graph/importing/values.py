@@ -23,7 +23,7 @@ def widen(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype.name in HALF_FLOATS else array
 
 
-def listed(results: T | Sequence[T]) -> list[T]:
+def as_list(results: T | Sequence[T]) -> list[T]:
     """Return the results of a converter, which may return a single one."""
     if isinstance(results, (list, tuple)):
         return list(cast("Sequence[T]", results))

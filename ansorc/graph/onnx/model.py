@@ -99,7 +99,7 @@ class OnnxModel:
     functions: Mapping[str, onnx.FunctionProto]
     """By the operator of the nodes that call them."""
 
-    def called(self, node: OnnxNode) -> OnnxGraph | None:
+    def find_function(self, node: OnnxNode) -> OnnxGraph | None:
         """Return the graph of the function that `node` calls; None if it calls none."""
         function = self.functions.get(node.operator)
         return None if function is None else _function_graph(function, node)
@@ -175,7 +175,7 @@ def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:
     wanted = [helper.make_value_info(name, onnx.TypeProto()) for name in node.outputs if name]
     try:
         kinds = {name: (array.dtype, array.shape) for name, array in inputs.items()}
-        inferred = shape_inference.infer_shapes(_typed(node, kinds, inputs, wanted))
+        inferred = shape_inference.infer_shapes(_make_model(node, kinds, inputs, wanted))
     except Exception:  # noqa: BLE001 - whatever it is, nothing is known
         return None
     return _sum_of_bytes(inferred.graph.output)
@@ -189,7 +189,7 @@ def refusal_by_onnx(
     `known` are the values of inputs. Only for an operator of ONNX's own.
     """
     try:
-        model = _typed(node, kinds, known, ())
+        model = _make_model(node, kinds, known, ())
         cast(Any, checker).check_model(model)
         shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except Exception as error:  # noqa: BLE001 - its own classes, and those of what it calls
@@ -197,12 +197,12 @@ def refusal_by_onnx(
     return ""
 
 
-def described(node: OnnxNode) -> str:
+def describe(node: OnnxNode) -> str:
     """Return a node on one line: its attributes too, but of tensors the names alone."""
     return str(helper.printable_node(node.proto))
 
 
-def _typed(
+def _make_model(
     node: OnnxNode,
     kinds: Mapping[str, ElementsAndShape],
     values: Mapping[str, Array],

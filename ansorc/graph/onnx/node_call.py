@@ -90,7 +90,7 @@ class NodeCall(ConverterCall):
         item = self._ask(index)
         if isinstance(item, OnnxSequence):
             self.refuse(f"its input {index} is a sequence, and it takes a tensor")
-        return None if item is None else self.known_values(item)
+        return None if item is None else self.find_values(item)
 
     def item(self, index: int) -> OnnxItem:
         """Return an input as it is, known values with their values."""
@@ -107,7 +107,7 @@ class NodeCall(ConverterCall):
             self.refuse(f"its input {index} is no sequence")
         return item.items
 
-    def known(self, index: int, what: str) -> Array:
+    def require_known(self, index: int, what: str) -> Array:
         """Return the values of an input that must be known at import; `what` it is, for people."""
         self._require_value(index)
         values = self.value(index)
@@ -121,7 +121,7 @@ class NodeCall(ConverterCall):
 
     def ints(self, index: int, what: str) -> list[int]:
         """Return the values of an input that must be known at import, as a list of integers."""
-        return [int(number) for number in np.atleast_1d(self.known(index, what))]
+        return [int(number) for number in np.atleast_1d(self.require_known(index, what))]
 
     def type(self, index: int) -> TensorType:
         """Return the type of an input; float16 and bfloat16 are float32 within a graph."""

@@ -21,14 +21,14 @@ from ansorc.ir.expr import Load
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_reductions import (
     calls_function,
+    count_sums,
     vectors_and_turns,
-    wanted_sums,
 )
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access, Places, reuse_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.loop_nest import LoopNest, NestLoop, Shift, product
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.target import Target
 from ansorc.target.code_facts import INDEPENDENT_SUMS, LEAST_TRANSPOSED_ROWS, MAX_UNROLLED_CHUNKS
 
@@ -137,14 +137,14 @@ def _is_maskable(access: Access, loop: int, target: Target) -> BoolArray:
 
 def _count_wanted_sums(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
     reads = (access for access in accesses if not access.is_local and not access.is_written)
-    return wanted_sums(
+    return count_sums(
         calls=_calls(nest.stage.op),
         streams=any(access.buffer.bytes > max(target.cache_bytes) for access in reads),
         streaming_sums=target.streaming_sums,
     )
 
 
-@memoized
+@memoize
 def _calls(op: ComputeOp) -> bool:
     return calls_function(*op.parts)
 

@@ -25,7 +25,7 @@ from ansorc.search.gpu.statements import (
     ThreadAccess,
     ThreadStatement,
 )
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.target import Target
 from ansorc.target.code_facts import ASYNC_COPY_BYTES, JOINED_RESULTS
 from ansorc.target.gpu import WARP_THREADS
@@ -63,7 +63,7 @@ def descriptions(
 ) -> tuple[KernelDescription, ...]:
     """Return the kernels of the `rows` programs that `state` stands for, in their order."""
     nests = LoopNests(state, rows, {} if choices is None else choices)
-    return tuple(each.description for each in analysed(nests))
+    return tuple(each.description for each in analyse_kernels(nests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,8 @@ class AnalysedKernel:
     description: KernelDescription
 
 
-@memoized
-def analysed(nests: LoopNests) -> tuple[AnalysedKernel, ...]:
+@memoize
+def analyse_kernels(nests: LoopNests) -> tuple[AnalysedKernel, ...]:
     """Return the kernels of the programs of `nests`, in their order."""
     return tuple(_analyse(nests, kernel) for kernel in kernels_of(nests.state))
 
@@ -92,7 +92,7 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     root = statements[-1]
     accesses = [access for statement in statements for access in statement.accesses]
     in_global = [access for access in accesses if access.is_in(MemorySpace.GLOBAL)]
-    shared = [request for each in statements for request in _shared(each, kernel)]
+    shared = [request for each in statements for request in _list_shared_accesses(each, kernel)]
     private = [each for each in statements if each.stage.scope != "shared"]
     loading = [each for each in private if _loads_global(each)]
     copies = [_around(each) for each in statements if each.stage.scope == "shared"]
@@ -332,7 +332,9 @@ def _exchanging(access: ThreadAccess) -> IntArray:
     return np.where(pays, np.gcd(vectors, JOINED_RESULTS[0]), ones)
 
 
-def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[SharedAccess]:
+def _list_shared_accesses(
+    statement: ThreadStatement, kernel: ThreadKernel
+) -> Iterator[SharedAccess]:
     """Yield the accesses of a statement to shared memory.
 
     Around matrix units no bank conflicts occur (`pad_shared`).

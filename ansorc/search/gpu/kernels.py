@@ -74,19 +74,19 @@ class ThreadKernel:
     @cached_property
     def blocks(self) -> IntArray:
         """Blocks of the grid."""
-        return self._bound_extent("blockIdx.x")
+        return self._extent_of("blockIdx.x")
 
     @cached_property
     def threads(self) -> IntArray:
         """Threads of a block."""
-        return self._bound_extent("threadIdx.x") * self._bound_extent("threadIdx.y")
+        return self._extent_of("threadIdx.x") * self._extent_of("threadIdx.y")
 
     @cached_property
     def vthreads(self) -> IntArray:
         """Virtual threads of a thread."""
-        return self._bound_extent("vthread")
+        return self._extent_of("vthread")
 
-    def _bound_extent(self, thread: str) -> IntArray:
+    def _extent_of(self, thread: str) -> IntArray:
         """Return the largest extent of the loops bound to `thread`."""
         loops = [loop for stage in self.stages for loop in stage.iterators if loop.thread == thread]
         return reduce(np.maximum, (as_array(loop.extent) for loop in loops), ONE)

@@ -371,14 +371,14 @@ class ThreadAccess:
     @cached_property
     def sectors(self) -> Floats:
         """[rows]: sectors of 32 bytes that a request of a warp touches."""
-        return self.counted(sectors)
+        return self.count_requests(sectors)
 
     @cached_property
     def wavefronts(self) -> Floats:
         """[rows]: cycles of the banks that a request of a warp takes."""
-        return self.counted(wavefronts)
+        return self.count_requests(wavefronts)
 
-    def counted(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
+    def count_requests(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
         """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
         first, kinds = self._classes
         addresses, widths = self._addresses(first), self.width[first]

@@ -76,7 +76,7 @@ def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
 def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
     """Return the tolerance of the output called `output`, by the formula above."""
     dtype = next(buffer.dtype for buffer in dag.outputs if buffer.name == output)
-    floats = _computed_floats(dag)
+    floats = _find_float_types(dag)
     if not dtype.is_float:
         share = 1e-3 if _has_near_ties(dag) else 1e-5 if floats else 0.0
         return Tolerance(0.0, 0.0, share)
@@ -89,7 +89,7 @@ def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
     )
 
 
-def _computed_floats(dag: ComputeDAG) -> set[DType]:
+def _find_float_types(dag: ComputeDAG) -> set[DType]:
     """The float types that results are rounded to, and those of what integers are made of."""
     kinds = {buffer.dtype for op in dag.ops for buffer in op.buffers}
     for op in dag.ops:

@@ -20,7 +20,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import all_tensors
-from ansorc.lang.wanted_values import Span, wanted_values
+from ansorc.lang.wanted_values import Span, find_wanted_values
 
 Inputs = Mapping[str, Array]
 POSITIVE = 0.1
@@ -29,7 +29,7 @@ _MARGIN = 1e-3
 """The share of a range of floats at its upper end that is left out: rounding may leave it."""
 
 
-def drawn_data(
+def draw_data(
     dag: ComputeDAG, rng: np.random.Generator, given: Inputs
 ) -> tuple[list[Array], dict[str, Array]]:
     """Return the inputs of `dag`, those that are `given` by name, and all that follows from them.
@@ -40,29 +40,29 @@ def drawn_data(
     """
     spans = value_spans(dag)
     try:
-        data = _drawn(dag, -1.0, spans, rng, given)
+        data = _draw(dag, -1.0, spans, rng, given)
     except MeasureError as refusal:
         try:
-            return _drawn(dag, POSITIVE, spans, rng, given)
+            return _draw(dag, POSITIVE, spans, rng, given)
         except MeasureError:
             raise refusal from None
     if not any(np.isnan(data[1][buffer.name]).any() for buffer in dag.outputs):
         return data
     try:
-        return _drawn(dag, POSITIVE, spans, rng, given)
+        return _draw(dag, POSITIVE, spans, rng, given)
     except MeasureError:
         return data
 
 
-def _drawn(
+def _draw(
     dag: ComputeDAG, low: float, spans: Mapping[str, Span], rng: np.random.Generator, given: Inputs
 ) -> tuple[list[Array], dict[str, Array]]:
     try:
         inputs = [
-            given[b.name] if b.name in given else drawn_array(b, low, spans.get(b.name), rng)
+            given[b.name] if b.name in given else draw_array(b, low, spans.get(b.name), rng)
             for b in dag.inputs
         ]
-        return inputs, _followed(dag, inputs, given)
+        return inputs, _compute_tensors(dag, inputs, given)
     except MemoryError as error:
         buffers = [*dag.inputs, *(buffer for op in dag.ops for buffer in op.buffers)]
         size = sum(buffer.bytes for buffer in buffers) / 2**30
@@ -72,7 +72,7 @@ def _drawn(
         ) from error
 
 
-def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
+def _compute_tensors(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
     try:
         return all_tensors(dag, inputs)
     except (LanguageError, FaultError) as error:
@@ -89,7 +89,7 @@ def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[s
 
 def value_spans(dag: ComputeDAG) -> dict[str, Span]:
     """Return the least and the largest value of those inputs that are not drawn as others are."""
-    spans = wanted_values(dag)
+    spans = find_wanted_values(dag)
     for buffer in dag.inputs:
         if buffer.promised is None:
             continue
@@ -99,7 +99,7 @@ def value_spans(dag: ComputeDAG) -> dict[str, Span]:
     return spans
 
 
-def drawn_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
+def draw_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
     """Return random values of an input; floats from `low` to 1 where there is no `span`.
 
     Integers are above 0 if `low` is.
@@ -128,7 +128,7 @@ def _usual(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Gene
             return rng.integers(0, 2, shape).astype(dtype.numpy)
 
 
-def described(dag: ComputeDAG, given: Inputs) -> str:
+def describe_data(dag: ComputeDAG, given: Inputs) -> str:
     """Return which data a task is measured with, for its records; "" where it is all as usual."""
     parts: list[str] = []
     spans = value_spans(dag)

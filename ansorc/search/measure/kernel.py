@@ -88,7 +88,7 @@ class GuardedArray:
         return bool((self._left == _PATTERN).all() and (self._right == _PATTERN).all())
 
 
-def guarded_copy(source: Array) -> GuardedArray:
+def copy_guarded(source: Array) -> GuardedArray:
     """Return a frozen guarded copy of `source`."""
     copy = GuardedArray(source.shape, source.dtype)
     copy.array[...] = source
@@ -290,7 +290,7 @@ def load_bench(directory: Path) -> Bench:
     for index, buffer in enumerate(task.dag.inputs):
         stored = np.load(directory / f"input_{index}.npy", mmap_mode="r")
         # a file does not tell the types that NumPy lacks
-        arrays[buffer.name] = guarded_copy(stored.view(buffer.dtype.numpy))
+        arrays[buffer.name] = copy_guarded(stored.view(buffer.dtype.numpy))
     places = range(len(task.dag.outputs))
     files = [directory / f"reference_{number}.npy" for number in places]
     references: list[Array] = [np.load(path) for path in files]

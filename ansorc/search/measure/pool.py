@@ -326,18 +326,18 @@ class WorkerPool:
         """Take what happened in `slot`; return its job and the reply if that has ended."""
         message, alive = slot.process.receive()
         if message is not None:
-            return self._answered(slot, message)
+            return self._take_answer(slot, message)
         late = time.monotonic() >= slot.deadline
         if alive and not late:
             return None
         reply = self._post_mortem(slot, alive=alive) if slot.ready else None
         if reply is None:
-            self._failed_to_start(slot)
+            self._count_failed_start(slot)
         else:
             self._replace(slot)
         return None if slot.job is None or reply is None else (slot.job, reply)
 
-    def _answered(self, slot: _Slot, message: Message) -> tuple[int, Reply] | None:
+    def _take_answer(self, slot: _Slot, message: Message) -> tuple[int, Reply] | None:
         if not slot.ready or slot.job is None:
             slot.ready = True
             self._start_failures = 0
@@ -349,7 +349,7 @@ class WorkerPool:
             self._replace(slot)
         return job, message
 
-    def _failed_to_start(self, slot: _Slot) -> None:
+    def _count_failed_start(self, slot: _Slot) -> None:
         log = slot.process.log()
         self._start_failures += 1
         self._replace(slot)

@@ -60,7 +60,7 @@ def sample(
     others are repeated until the standard error of the median is known to be small, or for
     `max_total_s`. A call that is longer than that is a repeat from the first on.
     """
-    first = _timed(subject, clock, 1)
+    first = _time_calls(subject, clock, 1)
     limit_s = options.early_stop_factor * best_s if best_s else math.inf
     if first > limit_s and (first := min(first, _again(subject, clock, first, limit_s))) > limit_s:
         return [first], True
@@ -70,7 +70,7 @@ def sample(
         number = _calls_a_repeat(subject, clock, options.min_total_s / _LEAST_SAMPLES)
     total = sum(times)
     while len(times) < options.max_repeats and not _is_known(times, total, options, best_s):
-        taken = _timed(subject, clock, number)
+        taken = _time_calls(subject, clock, number)
         total += taken
         times.append(taken / number)
     return times, False
@@ -80,7 +80,7 @@ def _again(subject: Subject, clock: Clock, first_s: float, limit_s: float) -> fl
     """The time of a call after a first one that took `first_s`, maybe to wake threads up."""
     is_short = subject.evict is None and first_s < _AWAKE_S
     number = math.ceil(_AWAKE_S / limit_s) if is_short else 1
-    return _timed(subject, clock, number) / number
+    return _time_calls(subject, clock, number) / number
 
 
 def _is_known(times: Sequence[float], total: float, options: RunOptions, best_s: float) -> bool:
@@ -117,7 +117,7 @@ def interleave(subjects: Sequence[Subject], clock: Clock, options: RunOptions) -
         for index in order:
             if subjects[index].evict is None or not subjects[index].evicts_all:
                 subjects[index].call(1)  # the caches now hold what this kernel leaves there
-            taken = _timed(subjects[index], clock, numbers[index])
+            taken = _time_calls(subjects[index], clock, numbers[index])
             times[index].append(taken / numbers[index])
         order.reverse()
         is_long = clock() - begin > options.rank_total_s
@@ -128,13 +128,13 @@ def interleave(subjects: Sequence[Subject], clock: Clock, options: RunOptions) -
 
 def _calls_a_repeat(subject: Subject, clock: Clock, repeat_s: float) -> int:
     """How many calls in a row last `repeat_s`; one alone is mostly the cost of being timed."""
-    if (once := _timed(subject, clock, 1)) >= repeat_s:
+    if (once := _time_calls(subject, clock, 1)) >= repeat_s:
         return 1
-    once = _timed(subject, clock, 4) / 4
+    once = _time_calls(subject, clock, 4) / 4
     return max(1, math.ceil(repeat_s / max(once, 1e-8)))
 
 
-def _timed(subject: Subject, clock: Clock, number: int) -> float:
+def _time_calls(subject: Subject, clock: Clock, number: int) -> float:
     if subject.evict is not None:
         subject.evict()
     with subject.team:
@@ -246,18 +246,18 @@ class RetryBudget:
         self._spent = 0.0
         self._is_quiet = True
 
-    def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
+    def sample_quietly(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
         """Return what `sample` does on a quiet machine, or the faster of two disturbed ones.
 
         One that was disturbed but is slower than `far_s` anyway is not timed again.
         """
-        waited_s = self._waited(self._longest_s)
+        waited_s = self._wait_until_quiet(self._longest_s)
         times, is_slow = sample()
         slowness = self.probe.slowness()
         limit_s = far_s * (_CERTAINLY_FAR if is_slow else slowness)
         if slowness <= _DISTURBED or statistics.median(times) > limit_s:
             return times, is_slow
-        self._waited(self._longest_s - waited_s)
+        self._wait_until_quiet(self._longest_s - waited_s)
         if not (self._is_quiet and self._has_time()):
             return times, is_slow
         begin = self._clock()
@@ -265,7 +265,7 @@ class RetryBudget:
         self._spent += self._clock() - begin
         return min(times, again, key=statistics.median), is_slow and is_still_slow
 
-    def _waited(self, most_s: float) -> float:
+    def _wait_until_quiet(self, most_s: float) -> float:
         """Wait until the machine is quiet, but no longer than `most_s`; return for how long."""
         begin = self._clock()
         while not (is_quiet := self.probe.slowness() <= _DISTURBED):

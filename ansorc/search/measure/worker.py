@@ -244,7 +244,7 @@ class Runner:
         watches = [Stopwatch() for _ in kernels]
         with ExitStack() as stack:
             checks = [
-                _checked(compiled, bench, options, watch, stack)
+                _check(compiled, bench, options, watch, stack)
                 for compiled, watch in zip(kernels, watches, strict=True)
             ]
             checked = [outcome for outcome in checks if isinstance(outcome, _Checked)]
@@ -324,7 +324,7 @@ def _time(
     """Time one kernel, when the machine is quiet if there is a budget."""
     if budget is not None:
         far_s = options.near_factor * best_s if best_s else math.inf
-        seconds, is_slow = budget.timed(sampled, far_s)
+        seconds, is_slow = budget.sample_quietly(sampled, far_s)
     else:
         seconds, is_slow = sampled()
     return Measurement(
@@ -332,7 +332,7 @@ def _time(
     )
 
 
-def _checked(
+def _check(
     compiled: CompiledKernel, bench: Bench, options: RunOptions, watch: Stopwatch, stack: ExitStack
 ) -> _Checked | Failure:
     """Link `compiled`, call it into poisoned outputs, hold them against the reference.
@@ -342,7 +342,7 @@ def _checked(
     try:
         with watch.phase("prepare"):
             arrays = bench.arrays(compiled.packings)
-            kernel = stack.enter_context(_bound(compiled, bench, arrays, options))
+            kernel = stack.enter_context(_bind(compiled, bench, arrays, options))
         with watch.phase("check"):
             bench.poison()
         with watch.phase("warm up"):
@@ -377,7 +377,7 @@ def _require_device(target: Target) -> None:
         raise DeviceError(str(error), is_fatal=True, is_lost=True) from error
 
 
-def _bound(
+def _bind(
     compiled: CompiledKernel, bench: Bench, arrays: Sequence[GuardedArray], options: RunOptions
 ) -> GuardedKernel | DeviceRun:
     """The loaded kernel on the arrays of the task."""

@@ -40,7 +40,7 @@ def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     )
 
 
-def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
+def rules_of_limited_space(tiling: Tiling) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU less those that change the computation, with one place to fuse."""
     return (
         AlwaysInline(most_repeated=None),
@@ -121,7 +121,7 @@ def _outer_loops(reader: Stage, *, is_tiled: bool) -> Iterator[Loop]:
             yield loop
 
 
-def _marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
+def _vectorize_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the last loop of a stage vectorised if it is a space loop."""
     last = stage.iterators[-1] if stage.iterators else None
     if last is None or last.mark is not Mark.NONE or last.kind is not AxisKind.SPACE:
@@ -130,5 +130,5 @@ def _marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     return partial if is_held else partial.then(Vectorize(stage.name, last.name))
 
 
-PAPER_PLACEMENT = Placement(_evenly_placed, _marked_last)
+PAPER_PLACEMENT = Placement(_evenly_placed, _vectorize_last)
 """The places of the paper, of which an even choice is made, and no loop shaped for vectors."""

@@ -72,7 +72,7 @@ class _Partials:
 
     number: int
     genes: Genes
-    """[rows, columns]; what is not decided has the values of `_undecided`."""
+    """[rows, columns]; what is not decided has the values of `_default_genes`."""
     features: Features
     """[rows, statements, features]."""
     scores: Float64Array
@@ -93,9 +93,11 @@ def beam_search(
     last. `seeds` are not used: programs are not tuned further once they are measured.
     """
     beam = _Beam(space, model, rng, options, np.array(sorted(measured), dtype=np.uint64))
-    partials = beam.kept([beam.partial(n, _undecided(s)) for n, s in enumerate(space.sketches)])
+    partials = beam.keep_best(
+        [beam.partial(n, _default_genes(s)) for n, s in enumerate(space.sketches)]
+    )
     for column in range(max(len(sketch.columns) for sketch in space.sketches)):
-        partials = beam.kept([beam.decided(partial, column) for partial in partials])
+        partials = beam.keep_best([beam.decide(partial, column) for partial in partials])
     chances = ceil(options.epsilon * options.trials_per_round)
     built = beam.candidates(partials)[: options.trials_per_round - chances]
     taken = measured | {candidate.key for candidate in built}
@@ -121,7 +123,7 @@ class _Beam:
         self.scored += len(genes)
         return _Partials(number, genes, features, self.model.predict(features))
 
-    def decided(self, partial: _Partials, column: int) -> _Partials:
+    def decide(self, partial: _Partials, column: int) -> _Partials:
         """Try values of one more column for each program; measured programs are left out."""
         sketch = self.space.sketches[partial.number]
         if column >= len(sketch.columns):
@@ -144,7 +146,7 @@ class _Beam:
             children[:, column] = drawn[:, column]
         return children
 
-    def kept(self, partials: Sequence[_Partials]) -> list[_Partials]:
+    def keep_best(self, partials: Sequence[_Partials]) -> list[_Partials]:
         """The best programs of all partials, as many as the beam is wide."""
         scores = np.concatenate([partial.scores for partial in partials])
         owners = np.repeat(np.arange(len(partials)), [len(partial.scores) for partial in partials])
@@ -180,7 +182,7 @@ class _Beam:
         return sorted(by_key.values(), key=_score, reverse=True)
 
 
-def _undecided(sketch: Sketch) -> Genes:
+def _default_genes(sketch: Sketch) -> Genes:
     """[1, columns]: axes that are not split, loops that are not parallel, nothing unrolled."""
     whole = [
         table_of(sketch, variable).find(np.array([variable.extent] + [1] * (variable.levels - 1)))

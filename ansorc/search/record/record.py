@@ -130,7 +130,7 @@ class Record:
     ) -> Record:
         """Return the record of `result`, stamped with the time and this ansorc's version.
 
-        `data` says which data it was measured with (`drawn_data.described`).
+        `data` says which data it was measured with (`drawn_data.describe_data`).
         """
         program = result.program
         base = Record(

@@ -91,7 +91,7 @@ def salvage(path: Path, output: Path) -> Salvage:
         losses.insert(0, f"{known.count - len(rows.records)} of {known.count} records")
     if choices is None:
         choices = {table: rows.choices(chosen) for table, chosen in recovered.choices.items()}
-        losses.append(_lost_choices(is_partly_read=any(choices.values())))
+        losses.append(_describe_lost_choices(is_partly_read=any(choices.values())))
     _write(output, pages.version, rows, choices)
     with Records.open(output, create=False) as saved:
         return Salvage(saved.count(), len(rows.tasks), tuple(losses))
@@ -111,7 +111,7 @@ def _copy(path: Path, directory: Path) -> Path:
     return copy
 
 
-def _lost_choices(*, is_partly_read: bool) -> str:
+def _describe_lost_choices(*, is_partly_read: bool) -> str:
     """Say that the winners of contests are lost, and what might still read them."""
     words = "who won the contests, and the threads of kernels in networks"
     if is_partly_read:

@@ -10,8 +10,8 @@ from ansorc.graph.importing.integer_products import (
     IntegerSums,
     integer_convolution,
     integer_product,
-    requantized,
-    shifted,
+    requantize,
+    subtract_zero_point,
     vector,
 )
 from ansorc.graph.importing.values import Value
@@ -36,16 +36,16 @@ def _quantize(call: NodeCall) -> str:
         kind = call.type(2).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"it quantises to {kind}; ansorc does so to {', '.join(INTEGERS)}")
-    return call.add("quantize", _given(call, 3), dtype=kind, **_blocks(call))
+    return call.add("quantize", _list_inputs(call, 3), dtype=kind, **_blocks(call))
 
 
 def _dequantize(call: NodeCall) -> str:
     if not call.type(0).dtype.is_integer:
         call.refuse(f"its input is {call.type(0).dtype}; ansorc dequantises integers")
-    return call.add("dequantize", _given(call, 3), **_blocks(call))
+    return call.add("dequantize", _list_inputs(call, 3), **_blocks(call))
 
 
-def _given(call: NodeCall, count: int) -> list[str]:
+def _list_inputs(call: NodeCall, count: int) -> list[str]:
     return [call.input(index) for index in range(count) if call.has(index)]
 
 
@@ -109,7 +109,7 @@ def _convolution(
 
 def _conv_integer(call: NodeCall) -> str:
     sums = _convolution(call, (0, 1), (2, 3))
-    return sums.restored(call, sums.name)
+    return sums.restore_shape(call, sums.name)
 
 
 def _matmul_integer(call: NodeCall) -> str:
@@ -119,22 +119,22 @@ def _matmul_integer(call: NodeCall) -> str:
 def _qlinear_conv(call: NodeCall) -> str:
     sums = _convolution(call, (0, 3), (2, 5), 8)
     axes = [(1, sums.axis), (4, sums.axis), (6, sums.axis), (7, sums.axis)]
-    return sums.restored(call, _requantized(call, sums.name, axes))
+    return sums.restore_shape(call, _requantize(call, sums.name, axes))
 
 
 def _qlinear_matmul(call: NodeCall) -> str:
     total = integer_product(call, integers(call, 0, 2), integers(call, 3, 5))
-    return _requantized(call, total, [(1, -2), (4, -1), (6, -1), (7, -1)])
+    return _requantize(call, total, [(1, -2), (4, -1), (6, -1), (7, -1)])
 
 
-def _requantized(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) -> str:
+def _requantize(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) -> str:
     """Return int32 sums as integers; `places` of two scales, the result's scale and zero point."""
     *scales, (zero, axis) = places
     kind = call.type(zero).dtype.name if call.has(zero) else call.type(0).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")
     factors = [(_value(call, index), along_axis) for index, along_axis in scales]
-    return requantized(call, total, factors, (_optional(call, zero), axis), kind)
+    return requantize(call, total, factors, (_optional(call, zero), axis), kind)
 
 
 def _qgemm(call: NodeCall) -> str:
@@ -144,13 +144,15 @@ def _qgemm(call: NodeCall) -> str:
     left, right = integers(call, 0, 2), integers(call, 3, 5)
     if call.attribute("transA", 0):
         axis = 0 if is_transposed else -1
-        total = gemm(call, shifted(call, left, -2), shifted(call, right, axis))
+        total = gemm(
+            call, subtract_zero_point(call, left, -2), subtract_zero_point(call, right, axis)
+        )
     else:
         total = integer_product(call, left, right, is_transposed=is_transposed)
     if call.has(6):
         total = call.add("add", [total, call.input(6)])
     if call.has(7):
-        return _requantized(call, total, [(1, -2), (4, -1), (7, -1), (8, -1)])
+        return _requantize(call, total, [(1, -2), (4, -1), (7, -1), (8, -1)])
     result = call.add("cast", [total], dtype="float32")
     for index, axis in ((1, -2), (4, -1)):
         result = call.add("multiply", [result, *vector(call, _value(call, index), 2, axis)])

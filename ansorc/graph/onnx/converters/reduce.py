@@ -50,7 +50,7 @@ def _abs(call: NodeCall, data: str) -> str:
     return call.add("abs", [data])
 
 
-def _rooted(operator: str, **parts: ElementMap) -> Converter:
+def _reduce_as_float(operator: str, **parts: ElementMap) -> Converter:
     """A reduction whose result is no integer; that of integers is rounded towards 0."""
     plain = _reduce(operator, **parts)
     after = parts.pop("after", None)
@@ -146,9 +146,9 @@ REDUCE: Mapping[str, Converter] = {
     "CumSum": _cumulative("cumulative_sum"),
     "Det": _det,
     "ReduceL1": _reduce("sum", before=_abs),
-    "ReduceL2": _rooted("sum", before=_square, after=_sqrt),
-    "ReduceLogSum": _rooted("sum", after=_log),
-    "ReduceLogSumExp": _rooted("log_sum_exp"),
+    "ReduceL2": _reduce_as_float("sum", before=_square, after=_sqrt),
+    "ReduceLogSum": _reduce_as_float("sum", after=_log),
+    "ReduceLogSumExp": _reduce_as_float("log_sum_exp"),
     "ReduceMax": _extreme("max", "any"),
     "ReduceMean": _mean,
     "ReduceMin": _extreme("min", "all"),

@@ -72,7 +72,7 @@ def _common(call: TorchCall) -> DType:
     return dtype(np.promote_types(kinds[0].numpy, kinds[1].numpy).name)
 
 
-def _compared(operator: str) -> TorchConverter:
+def _compare(operator: str) -> TorchConverter:
     return lambda call: call.add(operator, _pair(call, _common(call)))
 
 
@@ -140,7 +140,7 @@ def _power(call: TorchCall) -> str:
             return short
     computed = kind if kind.is_float or kind.kind is Kind.UINT else INT64
     power = call.add("power", [call.input(name, computed) for name in ("self", "exponent")])
-    return call.converted(power, kind)
+    return call.convert(power, kind)
 
 
 def _short_power(call: TorchCall, exponent: float) -> str:
@@ -189,7 +189,7 @@ def _to_copy(call: TorchCall) -> str:
     data, narrow = _as_it_is(call), call.narrow_result
     if not narrow:
         return data
-    return call.converted(call.converted(data, dtype(narrow)), call.result.dtype)
+    return call.convert(call.convert(data, dtype(narrow)), call.result.dtype)
 
 
 def _sign(call: TorchCall) -> str:
@@ -199,7 +199,7 @@ def _sign(call: TorchCall) -> str:
         return data if kind.is_bool else call.add("sign", [data])
     zero = call.scalar(0, data)
     signs = [
-        call.converted(call.add(operator, [data, zero]), kind) for operator in ("greater", "less")
+        call.convert(call.add(operator, [data, zero]), kind) for operator in ("greater", "less")
     ]
     return call.add("subtract", signs)
 
@@ -207,7 +207,7 @@ def _sign(call: TorchCall) -> str:
 def _sign_bit(call: TorchCall) -> str:
     data, kind = call.input("self"), call.type("self").dtype
     if kind.is_bool:
-        data, kind = call.converted(data, INT64), INT64
+        data, kind = call.convert(data, INT64), INT64
     if kind.is_float:
         data = call.add("copysign", [call.scalar(1, data), data])
     return call.add("less", [data, call.scalar(0, data)])
@@ -263,7 +263,7 @@ def _log10(call: TorchCall) -> str:
     return call.add("multiply", [natural, call.scalar(1 / math.log(10), natural)])
 
 
-def _scaled_by_power(call: TorchCall) -> str:
+def _scale_by_power(call: TorchCall) -> str:
     data, exponent = _pair(call, call.result.dtype)
     return call.add("multiply", [data, call.add("exp2", [exponent])])
 
@@ -341,7 +341,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     **_overloads({"bitwise_left_shift": _shift("shift_left")}, *_SHIFTS),
     **_overloads({"bitwise_right_shift": _shift("shift_right")}, *_SHIFTS),
     **_overloads({name: _rounding(name) for name in ("ceil", "floor", "round")}, "default"),
-    **_overloads({k: _compared(v) for k, v in _COMPARISONS.items()}, "Scalar", "Tensor"),
+    **_overloads({k: _compare(v) for k, v in _COMPARISONS.items()}, "Scalar", "Tensor"),
     **_overloads(
         {
             "add": _binary("add", "logical_or"),
@@ -383,7 +383,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "isfinite.default": _isfinite,
     "isinf.default": _isinf,
     "isnan.default": lambda call: call.add("isnan", [call.input("self")]),
-    "ldexp.Tensor": _scaled_by_power,
+    "ldexp.Tensor": _scale_by_power,
     "log10.default": _log10,
     "logical_not.default": _not,
     "masked_fill.Scalar": _masked_fill,

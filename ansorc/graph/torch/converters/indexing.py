@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from ansorc.graph.importing.values import Value
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 from ansorc.graph.sorting import add_top_k
 from ansorc.graph.torch.model import TorchRef
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
@@ -177,7 +177,7 @@ def _masked_scatter(call: TorchCall) -> str:
     """The elements of `source` one after another where the mask is true; an error for too few."""
     shape, kind = call.result.shape, call.result.dtype
     mask = call.add("broadcast_to", [call.input("mask")], shape=list(shape))
-    flat = call.converted(call.reshape(mask, [math.prod(shape)]), INT64)
+    flat = call.convert(call.reshape(mask, [math.prod(shape)]), INT64)
     number = call.add("cumulative_sum", [flat], axis=0)
     positions = call.reshape(call.add("subtract", [number, call.scalar(1, number)]), shape)
     source = call.reshape(call.input("source", kind), [call.type("source").elements])
@@ -210,12 +210,12 @@ def _search(call: TorchCall) -> str:
             meets_nan = call.add("greater_equal", [farthest, numbers])
             is_behind = call.add("logical_or", [is_behind, meets_nan])
         count_below = call.add("where", [is_behind, call.scalar(count, count_below), count_below])
-    return call.reshape(call.converted(count_below, call.result.dtype), call.result.shape)
+    return call.reshape(call.convert(count_below, call.result.dtype), call.result.shape)
 
 
 def _count(call: TorchCall, chosen: str) -> str:
     """How many elements are true along the last axis, which is left out (int64)."""
-    return call.add("sum", [call.converted(chosen, INT64)], axis=[-1])
+    return call.add("sum", [call.convert(chosen, INT64)], axis=[-1])
 
 
 def _farthest_tries(count: int) -> Array:
@@ -248,7 +248,7 @@ def _histogram(call: TorchCall) -> str:
     inside = call.add("less_equal", [data, call.scalar(high, data)])
     part = call.add("where", [inside, part, call.scalar(-1, data)])
     numbers = call.constant(np.arange(bins, dtype=kind.numpy)[:, None])
-    return call.add("sum", [call.converted(call.add("equal", [part, numbers]), kind)], axis=[1])
+    return call.add("sum", [call.convert(call.add("equal", [part, numbers]), kind)], axis=[1])
 
 
 def _kth(call: TorchCall) -> Sequence[str]:
@@ -277,7 +277,7 @@ def _nan_median(call: TorchCall) -> Sequence[str]:
     shape, axis = _row(call)
     data = call.reshape(call.input("self"), shape)
     inputs = add_top_k(call.builder, data, shape[axis], axis, largest=False)  # NaN comes last
-    numbers = call.converted(call.add("equal", [data, data]), INT64)
+    numbers = call.convert(call.add("equal", [data, data]), INT64)
     count = call.add("sum", [numbers], axis=[axis], keepdims=True)
     last = call.add(
         "subtract", [call.add("maximum", [count, call.scalar(1, count)]), call.scalar(1, count)]
@@ -301,7 +301,7 @@ def _smallest(call: TorchCall, shape: Sequence[int], axis: int, k: int) -> list[
     names = add_top_k(call.builder, data, k, axis, largest=False)
     ranges = [range(n) for n in shape]
     ranges[axis] = range(k - 1, k)
-    return [str(sliced(call.builder, name, ranges)) for name in names]
+    return [str(add_slice(call.builder, name, ranges)) for name in names]
 
 
 def _embedding_bag(call: TorchCall) -> Sequence[str]:
@@ -342,7 +342,7 @@ def _one_hot(call: TorchCall) -> str:
     )
     shape = call.type("self").shape
     is_class = call.add("equal", [call.reshape(checked, [*shape, 1]), classes])
-    return call.converted(is_class, call.result.dtype)
+    return call.convert(is_class, call.result.dtype)
 
 
 def _scatter(combine: str) -> TorchConverter:

@@ -41,7 +41,7 @@ def _batch_statistics(call: TorchCall) -> Sequence[str]:
     result = call.add(
         "standardize", [call.input("input")], axes=axes, epsilon=float(call.get("eps"))
     )
-    return [_scaled(call, result, [shape[1], *[1] * (len(shape) - 2)])]
+    return [_scale_and_shift(call, result, [shape[1], *[1] * (len(shape) - 2)])]
 
 
 def _training(call: TorchCall) -> str:
@@ -78,10 +78,10 @@ def _layer_norm(call: TorchCall) -> Sequence[str]:
         return [call.add("layer_norm", inputs, epsilon=epsilon)]
     axes = list(range(len(shape) - count, len(shape)))
     result = call.add("standardize", [call.input("input")], axes=axes, epsilon=epsilon)
-    return [_scaled(call, result, list(shape[-count:]))]
+    return [_scale_and_shift(call, result, list(shape[-count:]))]
 
 
-def _scaled(call: TorchCall, result: str, shape: Sequence[int]) -> str:
+def _scale_and_shift(call: TorchCall, result: str, shape: Sequence[int]) -> str:
     """`result` times the weight and plus the bias, where there are such, both of `shape`."""
     for operator, name in (("multiply", "weight"), ("add", "bias")):
         if call.has(name):

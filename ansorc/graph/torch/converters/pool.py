@@ -12,7 +12,7 @@ from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 
 
-def _batched(call: TorchCall, rank: int) -> str:
+def _with_batch(call: TorchCall, rank: int) -> str:
     """The input with a batch, of one image if it has none."""
     shape = call.type("self").shape
     return call.reshape(call.input("self"), shape if len(shape) == rank + 2 else [1, *shape])
@@ -35,7 +35,7 @@ def _average_pool(rank: int) -> TorchConverter:
         if divisor and is_ceil:
             call.refuse("divisor_override with ceil_mode is not supported; multiply the result")
         result = call.add(
-            f"avg_pool{rank}d", [_batched(call, rank)], **window,
+            f"avg_pool{rank}d", [_with_batch(call, rank)], **window,
             ceil_mode=is_ceil, count_include_pad=counted or bool(divisor),
         )  # fmt: skip
         if divisor:
@@ -50,7 +50,7 @@ def _max_pool(rank: int) -> TorchConverter:
     """Largest elements; where they are, counted in each image, only if that is read."""
 
     def convert(call: TorchCall) -> str | Sequence[str]:
-        data, options = _batched(call, rank), _window(call, rank)
+        data, options = _with_batch(call, rank), _window(call, rank)
         options["dilation"] = call.each("dilation", rank, [1])
         is_ceil = bool(call.get("ceil_mode", False))
         if 1 not in call.node.used:
@@ -71,7 +71,7 @@ def _adaptive(rank: int) -> TorchConverter:
     """Means of parts of nearly equal size; where all are equal, an average pool."""
 
     def convert(call: TorchCall) -> str:
-        shape, data = call.type("self").shape, _batched(call, rank)
+        shape, data = call.type("self").shape, _with_batch(call, rank)
         inputs, outputs = shape[-rank:], call.each("output_size", rank)
         if all(m == 1 for m in outputs):
             data = call.add("global_avg_pool", [data], layout=LAYOUTS[rank])
@@ -124,7 +124,7 @@ def _adaptive_max(rank: int) -> TorchConverter:
         inputs, outputs = call.type("self").shape[-rank:], call.each("output_size", rank)
         if 1 in call.node.used:
             call.refuse("the places of its maxima are not supported; use max_pool with a window")
-        data = _batched(call, rank)
+        data = _with_batch(call, rank)
         if any(n % m for n, m in zip(inputs, outputs, strict=True)):
             for d, (n, m) in enumerate(zip(inputs, outputs, strict=True)):
                 data = _maxima(call, data, 2 + d, n, m)

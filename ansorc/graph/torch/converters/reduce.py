@@ -33,7 +33,7 @@ def _any_or_all(operator: str) -> TorchConverter:
         axes = call.axes("dim", len(call.type("self").shape))
         keepdims = bool(call.get("keepdim", False))
         reduced = call.add(operator, [call.input("self", BOOL)], axis=axes, keepdims=keepdims)
-        return call.converted(reduced, call.result.dtype)  # uint8 of uint8
+        return call.convert(reduced, call.result.dtype)  # uint8 of uint8
 
     return convert
 
@@ -64,7 +64,7 @@ def _extreme(operator: str) -> TorchConverter:
         axis = call.axis(call.get("dim"), len(call.type("self").shape))
         options: dict[str, object] = {"axis": axis, "keepdims": bool(call.get("keepdim", False))}
         data = _comparable(call)
-        names = [call.converted(call.add(operator, [data], **options), call.result.dtype)]
+        names = [call.convert(call.add(operator, [data], **options), call.result.dtype)]
         if 1 in call.node.used:
             names.append(call.add(f"arg{operator}", [data], **options))
         return names
@@ -93,10 +93,10 @@ def _moments(call: TorchCall) -> tuple[str, str]:
 
 
 def _cumulative(operator: str) -> TorchConverter:
-    return lambda call: _accumulated(call, operator)
+    return lambda call: _accumulate(call, operator)
 
 
-def _accumulated(call: TorchCall, operator: str) -> str:
+def _accumulate(call: TorchCall, operator: str) -> str:
     data, shape = call.input("self", call.result.dtype), call.type("self").shape
     if not shape:
         return data
@@ -111,7 +111,7 @@ def _running(operator: str) -> TorchConverter:
             call.refuse(
                 "the places of what is largest so far are not supported; read only the values"
             )
-        return [_accumulated(call, operator)]
+        return [_accumulate(call, operator)]
 
     return convert
 
@@ -146,7 +146,7 @@ def _norm(call: TorchCall, data: str, p: float, options: Mapping[str, object]) -
         return call.add("max" if p > 0 else "min", [size], **options)
     if p == 0:
         present = call.add("not_equal", [data, call.scalar(0, data)])
-        return call.add("sum", [call.converted(present, call.result.dtype)], **options)
+        return call.add("sum", [call.convert(present, call.result.dtype)], **options)
     if p == 1:
         return call.add("sum", [size], **options)
     if p == 2:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ansorc.graph.operators.resize import cubic_weight, linear_weight
-from ansorc.graph.resizing import nearest_elements, weighted_sums
+from ansorc.graph.resizing import add_weighted_sums, nearest_elements
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 
@@ -119,7 +119,7 @@ def _bilinear(call: TorchCall) -> str:
         options: dict[str, object] = {"layout": "NCHW", "coordinates": corners}
         data = call.input(_image(call))
         return call.add("resize2d_bilinear", [data], size=list(size), **options)
-    return _mixed(call, support=1, kernel=linear_weight)
+    return _mix_neighbours(call, support=1, kernel=linear_weight)
 
 
 def _places(axis: _Axis, *, is_aligned: bool) -> Array:
@@ -131,7 +131,7 @@ def _places(axis: _Axis, *, is_aligned: bool) -> Array:
     return axis.step * (i.astype(kind) + kind(0.5)) - kind(0.5)
 
 
-def _mixed(call: TorchCall, *, support: int, kernel: Falloff) -> str:
+def _mix_neighbours(call: TorchCall, *, support: int, kernel: Falloff) -> str:
     """Neighbours that are at most `support` elements away, weighted by `kernel` of how far."""
     _refuse_integers(call)
     data, is_aligned = call.input(_image(call)), bool(call.get("align_corners"))
@@ -144,12 +144,12 @@ def _mixed(call: TorchCall, *, support: int, kernel: Falloff) -> str:
             continue
         taps = (np.floor(places) - support + 1)[:, None] + np.arange(2 * support)
         weights = kernel(taps - places[:, None])
-        data = weighted_sums(call.builder, data, axis.place, taps, weights)
+        data = add_weighted_sums(call.builder, data, axis.place, taps, weights)
     return data
 
 
 def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
-    """As `_mixed`, but where an image shrinks the kernel is as much wider (antialiased)."""
+    """Like `_mix_neighbours`, with an antialiased kernel: wider where an image shrinks."""
     _refuse_integers(call)
     data, is_aligned = call.input(_image(call)), bool(call.get("align_corners"))
     for axis in _axes(call):
@@ -166,7 +166,7 @@ def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
         taps = first[:, None] + np.arange(int((behind - first).max()))
         weights = kernel((taps - centre[:, None] + 0.5) / width) * (taps < behind[:, None])
         weights = weights / weights.sum(1, keepdims=True)
-        data = weighted_sums(call.builder, data, axis.place, taps, weights)
+        data = add_weighted_sums(call.builder, data, axis.place, taps, weights)
     return data
 
 
@@ -180,8 +180,8 @@ def _grid_sample(call: TorchCall) -> str:
     return call.add("grid_sample", inputs, align_corners=align_corners, **options)
 
 
-_LINEAR = partial(_mixed, support=1, kernel=linear_weight)
-_CUBIC = partial(_mixed, support=2, kernel=partial(cubic_weight, a=-0.75))
+_LINEAR = partial(_mix_neighbours, support=1, kernel=linear_weight)
+_CUBIC = partial(_mix_neighbours, support=2, kernel=partial(cubic_weight, a=-0.75))
 _SMOOTH_LINEAR = partial(_smooth, support=1, kernel=linear_weight)
 _SMOOTH_CUBIC = partial(_smooth, support=2, kernel=partial(cubic_weight, a=-0.5))
 _RESIZINGS: Mapping[str, TorchConverter] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ansorc.graph.importing.values import Value
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 
 
@@ -15,7 +15,7 @@ def part_along(call: TorchCall, data: str, axis: int, places: range) -> Value:
     """Return the elements of `data` at some places of an axis; an empty part is known."""
     ranges = [range(extent) for extent in call.builder.type(data).shape]
     ranges[axis] = places
-    return sliced(call.builder, data, ranges)
+    return add_slice(call.builder, data, ranges)
 
 
 def _range(call: TorchCall, extent: int) -> range:
@@ -173,14 +173,14 @@ def _slice_scatter(call: TorchCall) -> str:
         return call.input("self", kind)
     data, inner = call.input("self", kind), call.input("src", kind)
     if places.step != 1:
-        return _spread(call, data, inner, axis, places)
+        return _put_inner(call, data, inner, axis, places)
     outer = (range(places.start), range(places.stop, shape[axis]))
     before, after = (part_along(call, data, axis, where) for where in outer)
     parts = [where for where in (before, inner, after) if isinstance(where, str)]
     return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
 
 
-def _spread(call: TorchCall, data: str, inner: str, axis: int, places: range) -> str:
+def _put_inner(call: TorchCall, data: str, inner: str, axis: int, places: range) -> str:
     """`inner` at places of an axis that are not in a row, elsewhere `data`."""
     extent = call.builder.type(data).shape[axis]
     source, is_there = np.zeros(extent, np.int64), np.zeros(extent, np.bool_)
@@ -222,7 +222,7 @@ def _pad(operator: str) -> TorchConverter:
             range(max(0, -low), extent - max(0, -high))
             for low, high, extent in zip(before, after, shape, strict=True)
         ]
-        data = sliced(call.builder, call.input("self"), ranges)
+        data = add_slice(call.builder, call.input("self"), ranges)
         low, high = [max(0, margin) for margin in before], [max(0, margin) for margin in after]
         if not any(low) and not any(high):
             return data
