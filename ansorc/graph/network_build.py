@@ -15,10 +15,10 @@ from ansorc.errors import RecordError
 from ansorc.graph.network import Network
 from ansorc.graph.network_plan import compile_kernel, plan_networks
 from ansorc.graph.shaped_networks import ShapedNetworks
+from ansorc.search.default_programs import default_programs
 from ansorc.search.programs import (
     ChosenSchedule,
     ProgramChoice,
-    default_program,
     find_environment,
     program_key,
     program_of_record,
@@ -166,11 +166,9 @@ def _make_default(
     network: Network, choice: ProgramChoice, known: Container[str] = ()
 ) -> dict[str, ChosenSchedule]:
     """Return the untuned programs of those tasks that are not in `known`."""
-    return {
-        key: default_program(task.with_threads(choice.threads))
-        for key, task in network.tasks.items()
-        if key not in known
-    }
+    missing = {key: task for key, task in network.tasks.items() if key not in known}
+    programs = default_programs([task.with_threads(choice.threads) for task in missing.values()])
+    return dict(zip(missing, programs, strict=True))
 
 
 def _limit_threads(

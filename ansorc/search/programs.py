@@ -64,6 +64,8 @@ class ChosenSchedule:
         return tuple(step.tensor for step in self.steps if isinstance(step, RewriteLayout))
 
 
+UNTUNED = "untuned default schedule"
+"""The origin of programs that are not measured."""
 _BY_HAND = ChosenSchedule((), "schedule by hand")
 
 
@@ -118,7 +120,7 @@ def default_program(
         "%s: the untuned default has %d steps, chosen in %s",
         task.name, len(chosen), seconds_text(time.perf_counter() - begin, 3),
     )  # fmt: skip
-    return ChosenSchedule(chosen, "untuned default schedule")
+    return ChosenSchedule(chosen, UNTUNED)
 
 
 def program_key(task: Task, program: ChosenSchedule) -> str:

@@ -102,8 +102,9 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     functions = [function for each in statements if (function := _matrix_function(each))]
     excess = _excess(root, kernel.threads)
     is_part = np.asarray(root.product(LoopRole.THREAD) > kernel.threads)
+    grid = _grid(root, excess)
     return KernelDescription(
-        grid=_grid(root, excess),
+        grid=grid,
         threads=_row(kernel.threads, rows),
         registers=_row(kernel.registers, rows),
         shared_bytes=_row(kernel.shared_bytes, rows),
@@ -112,7 +113,7 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
         + addresses
         + EXCHANGE_OPERATIONS * _sum((a.requests * (_exchanging(a) > 1) for a in in_global), rows),
         global_accesses=tuple(
-            _global(access, root, excess, bypasses=kernel.is_by_matrix_units)
+            _global(access, root, excess, len(grid), bypasses=kernel.is_by_matrix_units)
             for access in in_global
         ),
         shared_accesses=tuple(shared),
@@ -265,9 +266,14 @@ def _guards(statement: ThreadStatement) -> Floats:
 
 
 def _global(
-    access: ThreadAccess, root: ThreadStatement, excess: Mapping[int, Floats], *, bypasses: bool
+    access: ThreadAccess,
+    root: ThreadStatement,
+    excess: Mapping[int, Floats],
+    dimensions: int,
+    *,
+    bypasses: bool,
 ) -> GlobalAccess:
-    """Return the access of a statement to global memory.
+    """Return the access of a statement to global memory, in a grid of so many dimensions.
 
     With `bypasses` copies are not kept in the first-level cache, so its banks do not matter.
     """
@@ -278,7 +284,6 @@ def _global(
     asked = touched * SECTOR_BYTES / np.maximum(1, lanes * each)
     is_ahead = stages_of(access.statement.nests.state, access.statement.stage) > 1
     is_alone = _is_asynchronous(access)
-    dimensions = len(_grid(root, excess))
     elements = access.block_elements
     if access.statement is root:
         for number, times in excess.items():

@@ -149,19 +149,23 @@ class ThreadStatement:
                 last = np.where(loop.extent > 1, number, last)
         return last
 
-    def is_inner(self, index: int) -> BoolArray:
-        """Return [rows]: whether a loop is copied, and its copies share what they load."""
-        is_virtual = self.nest.loops[index].thread == "vthread"
-        is_inside = (index > self.last_serial) & (index >= self.last_term)
-        is_copy = self.are_copies[index] & (is_virtual | is_inside)
-        return is_copy & (self.roles[index] is LoopRole.LOOP)
+    @cached_property
+    def are_inner(self) -> tuple[BoolArray, ...]:
+        """For each loop [rows]: whether it is copied, and its copies share what they load."""
+        never = np.zeros(self.rows, dtype=bool)
+        inner: list[BoolArray] = []
+        for number, loop in enumerate(self.nest.loops):
+            is_inside = (number > self.last_serial) & (number >= self.last_term)
+            is_copy = self.are_copies[number] & ((loop.thread == "vthread") | is_inside)
+            inner.append(is_copy if self.roles[number] is LoopRole.LOOP else never)
+        return tuple(inner)
 
     @cached_property
     def results(self) -> Floats:
         """[rows]: the results, none of which needs another, that it adds to side by side."""
         count = np.ones(self.rows)
         for number, loop in enumerate(self.nest.loops):
-            is_result = self.is_inner(number) & (not loop.is_reduce)
+            is_result = self.are_inner[number] & (not loop.is_reduce)
             count = count * np.where(is_result, loop.extent, 1)
         return count
 
@@ -304,7 +308,7 @@ class ThreadAccess:
                 continue
             lanes = np.gcd(loop.extent.astype(np.int64), most)
             lanes = np.gcd(lanes, self.sizes[-1].astype(np.int64))
-            fits = (np.abs(step) == 1) & self.statement.is_inner(number)
+            fits = (np.abs(step) == 1) & self.statement.are_inner[number]
             widest = np.where(fits, np.maximum(widest, lanes), widest)
         return widest
 
@@ -338,7 +342,7 @@ class ThreadAccess:
         elements = np.full(self.statement.rows, float(self.count))
         for number, step in enumerate(self.steps):
             extent = self.statement.nest.loops[number].extent
-            is_held = self.statement.is_inner(number) & (step is not None)
+            is_held = self.statement.are_inner[number] & (step is not None)
             elements = elements * np.where(is_held, extent, 1)
         return elements
 

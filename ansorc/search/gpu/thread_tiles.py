@@ -6,8 +6,7 @@ whose tiles waste little, whatever the prime factors of the extent are.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import product
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -59,18 +58,19 @@ def _rows(extent: int, limits: tuple[int, ...], *, is_wide: bool) -> IntArray:
     """Return the rows of the table, those whose tiles waste little."""
     exact = divisors(extent)
     is_even = extent % 4 == 0
-    lengths: list[list[int]] = []
+    lengths: list[IntArray] = []
     for limit in limits:
         known = {n for n in exact if n <= limit}
         known |= {n for n in _ROUND if n <= min(limit, 2 * extent) and (is_wide or not n & (n - 1))}
-        lengths.append(sorted(known))
-    inner = np.array(list(product(*lengths)), dtype=np.int64).reshape(-1, len(limits))
-    tile = inner.prod(axis=1)
+        lengths.append(np.array(sorted(known), dtype=np.int64))
+    tile: IntArray = reduce(np.multiply.outer, lengths).reshape(-1)
     outer = -(-extent // tile)
     covered = outer * tile
     allowed = extent if is_even and not is_wide else max(extent + extent // WASTE, WARP_THREADS)
-    fits = (covered <= allowed) & (tile < 2 * extent) | (covered == extent)
-    return np.column_stack([outer, inner])[fits]
+    rows = np.flatnonzero((covered <= allowed) & (tile < 2 * extent) | (covered == extent))
+    places = np.unravel_index(rows, [len(each) for each in lengths])
+    inner = [each[chosen] for each, chosen in zip(lengths, places, strict=True)]
+    return np.column_stack([outer[rows], *inner])
 
 
 def _neighbours(rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -86,17 +86,17 @@ def _neighbours(rows: IntArray) -> tuple[IntArray, IntArray]:
     levels = range(inner.shape[1])
     for up, down in [(a, b) for a in (*levels, -1) for b in (*levels, -1) if a != b]:
         for factor in (2, 3, 5, 7):
-            able = np.arange(len(rows))
+            is_able = np.ones(len(rows), dtype=bool)
+            wanted = codes
             if down >= 0:
-                able = able[inner[able, down] % factor == 0]
-            moved = inner[able].copy()
-            if down >= 0:
-                moved[:, down] //= factor
+                is_able &= inner[:, down] % factor == 0
+                wanted = wanted + (inner[:, down] // factor - inner[:, down]) * weights[down]
             if up >= 0:
-                moved[:, up] *= factor
-            wanted = moved @ weights
-            places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-            is_row = (known[places] == wanted) & (moved.max(axis=1, initial=0) < most)
+                is_able &= inner[:, up] * factor < most
+                wanted = wanted + inner[:, up] * (factor - 1) * weights[up]
+            able = np.flatnonzero(is_able)
+            places = np.minimum(np.searchsorted(known, wanted[able]), len(known) - 1)
+            is_row = known[places] == wanted[able]
             sources.append(able[is_row])
             targets.append(order[places[is_row]])
     origin, reached = np.concatenate(sources), np.concatenate(targets)

@@ -109,8 +109,13 @@ backend_of(detect())  # imported once, before the workers are forked; others whe
 
 def main(role: str) -> None:
     """Serve `role` until the input ends."""
+    serve(ROLES[role])
+
+
+def serve(make_handler: Callable[[], Handler]) -> None:
+    """Answer each message by what `make_handler` returns until the input ends."""
     requests, answers = _private_pipes()
-    handler = ROLES[role]()
+    handler = make_handler()
     write_message(answers, Message({"ready": True}))
     decoder = Decoder()
     while (message := read_message(requests, decoder)) is not None:
