@@ -21,6 +21,7 @@ from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
 from ansorc.target import Target, detect, machine
 from tests.support.assumed import MACHINES, VARIABLE
 from tests.support.command_line import CommandLine
+from tests.support.nightly import PROFILE
 
 FILLED = (
     "codegen/call", "codegen/cuda", "codegen/network", "e2e/cuda", "e2e/dtypes", "graph",
@@ -64,8 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Nothing fails for the time that an example takes: the machine may be busy.
     """
-    settings.register_profile("ansorc", deadline=None)
-    settings.load_profile("ansorc")
+    for profile in ("ansorc", PROFILE):
+        settings.register_profile(profile, deadline=None)
+    settings.load_profile(PROFILE if config.option.markexpr == "nightly" else "ansorc")
     os.environ.setdefault("ANSORC_VERIFY_EACH", "1")
     name = os.environ.get(VARIABLE)
     if not name:

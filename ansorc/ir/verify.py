@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import assert_never
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
-from ansorc.ir.expr import Exchange, Load, Ramp, Shuffle, Transpose
+from ansorc.ir.expr import Const, Exchange, Load, Ramp, Shuffle, Transpose
 from ansorc.ir.lexer import NAME, RESERVED
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
@@ -49,20 +50,34 @@ def verifies_each() -> bool:
 
 def verify(function: Function) -> None:
     """Raise IRError, naming the kernel and the statement, if `function` breaks a rule."""
-    try:
-        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", function.name):
-            raise IRError(f"'{function.name}' is no C name; use letters, digits and '_'")
-        context = _VerifyContext()
-        for buffer in function.params:
-            if buffer.scope is not Scope.GLOBAL:
-                raise IRError(f"parameter {buffer_text(buffer)} is not in global memory")
-            context = context.with_buffer(buffer)
-        _check(function.body, context)
-    except IRError as error:
-        raise IRError(f"kernel '{function.name}' is not legal: {error}") from None
+    Verifier().verify(function)
 
 
-@dataclass(frozen=True)
+class Verifier:
+    """Verifies functions of which each is made of parts of the one before.
+
+    A statement that was legal is not checked again inside the same loops and allocations.
+    """
+
+    def __init__(self) -> None:
+        self._outside = _VerifyContext()
+
+    def verify(self, function: Function) -> None:
+        """Raise IRError, naming the kernel and the statement, if `function` breaks a rule."""
+        try:
+            if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", function.name):
+                raise IRError(f"'{function.name}' is no C name; use letters, digits and '_'")
+            context = self._outside
+            for buffer in function.params:
+                if buffer.scope is not Scope.GLOBAL:
+                    raise IRError(f"parameter {buffer_text(buffer)} is not in global memory")
+                context = context.with_buffer(buffer)
+            _check(function.body, context)
+        except IRError as error:
+            raise IRError(f"kernel '{function.name}' is not legal: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
 class _VerifyContext:
     """The context of a statement: buffers and loops in scope."""
 
@@ -71,6 +86,16 @@ class _VerifyContext:
     """The loops around the statement, by the names of their variables."""
     hidden: frozenset[str] = frozenset()
     """The buffers that belong to other threads, or to other blocks."""
+    legal: dict[int, Stmt] = field(default_factory=dict[int, Stmt])
+    """The statements that are legal in this context, by their identities."""
+    inner: dict[object, _VerifyContext] = field(default_factory=dict[object, "_VerifyContext"])
+    """The contexts right inside this one, by their buffers or the heads of their loops."""
+
+    @cached_property
+    def rules(self) -> ExprRules:
+        """The rules of expressions in this context."""
+        variables = {name: loop.var for name, loop in self.loops.items()}
+        return ExprRules(self.buffers, variables, lambda access: _check_access(access, self))
 
     def with_buffer(self, buffer: Buffer) -> _VerifyContext:
         """Check a declaration of `buffer`, and return the context inside it."""
@@ -81,14 +106,20 @@ class _VerifyContext:
             raise IRError(f"{buffer_text(buffer)} has vector elements; add a dimension instead")
         if not all(is_count(extent) for extent in buffer.shape):
             raise IRError(f"{buffer_text(buffer)} has an extent that is no Python int above 0")
-        return replace(self, buffers={**self.buffers, buffer.name: buffer})
+        if buffer not in self.inner:
+            buffers = {**self.buffers, buffer.name: buffer}
+            self.inner[buffer] = _VerifyContext(buffers, self.loops, self.hidden)
+        return self.inner[buffer]
 
     def with_loop(self, loop: For) -> _VerifyContext:
         """Return the context inside `loop`, whose head was checked."""
-        lost = self._scopes_hidden_by(loop)
-        hidden = {name for name, buffer in self.buffers.items() if buffer.scope in lost}
-        loops = {**self.loops, loop.var.name: loop}
-        return replace(self, loops=loops, hidden=self.hidden | hidden)
+        head = (loop.var, loop.extent, loop.kind, loop.thread)
+        if head not in self.inner:
+            lost = self._scopes_hidden_by(loop)
+            hidden = {name for name, buffer in self.buffers.items() if buffer.scope in lost}
+            loops = {**self.loops, loop.var.name: loop}
+            self.inner[head] = _VerifyContext(self.buffers, loops, self.hidden | hidden)
+        return self.inner[head]
 
     def loop_bound_to(self, thread: str) -> For | None:
         """Return the outermost loop around that is bound to `thread`, a name or prefix, or None."""
@@ -108,6 +139,12 @@ class _VerifyContext:
 
 
 def _check(stmt: Stmt, context: _VerifyContext) -> None:
+    if id(stmt) not in context.legal:
+        _check_anew(stmt, context)
+        context.legal[id(stmt)] = stmt  # which lives on, so that no other has its identity
+
+
+def _check_anew(stmt: Stmt, context: _VerifyContext) -> None:
     match stmt:
         case Seq(stmts):
             for inner in stmts:
@@ -184,8 +221,7 @@ def _check_loop(loop: For, context: _VerifyContext) -> None:
 
 def _check_leaf(stmt: Store | If | Prefetch | Check, context: _VerifyContext) -> None:
     """Check the expressions of one statement; an error names the statement."""
-    variables = {name: loop.var for name, loop in context.loops.items()}
-    rules = ExprRules(context.buffers, variables, lambda access: _check_access(access, context))
+    rules = context.rules
     try:
         if isinstance(stmt, Store):
             _check_store(stmt, rules, context)
@@ -202,7 +238,8 @@ def _check_leaf(stmt: Store | If | Prefetch | Check, context: _VerifyContext) ->
 def _check_store(stmt: Store, rules: ExprRules, context: _VerifyContext) -> None:
     buffer = stmt.buffer
     lanes, dtype = rules.access(buffer, stmt.indices), rules.dtype(stmt.value)
-    _check_exchange(stmt, context)
+    if rules.has_exchange:
+        _check_exchange(stmt, context)
     if buffer.constant:
         raise IRError(f"{buffer_text(buffer)} is stored to; a constant is only read")
     if dtype.element != buffer.dtype:
@@ -269,6 +306,8 @@ def _check_access(access: Load, context: _VerifyContext) -> None:
 def _check_register(access: Load, context: _VerifyContext) -> None:
     """Check the indices of a register: it has no address, so they must become constants."""
     for dimension, index in enumerate(access.indices):
+        if isinstance(index, Const):
+            continue
         for name in sorted(free_vars(index)):
             if context.loops[name].kind not in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
                 raise IRError(

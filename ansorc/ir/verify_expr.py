@@ -51,6 +51,8 @@ class ExprRules:
         check_access: Callable[[Load], None],
     ) -> None:
         self._buffers, self._variables, self._check_access = buffers, variables, check_access
+        self.has_exchange = False
+        """Whether threads exchange values in an expression that was checked."""
 
     def dtype(self, expr: Expr) -> DType:
         """Return the dtype of `expr`; raise IRError, naming the part that breaks a rule."""
@@ -88,6 +90,7 @@ class ExprRules:
                 | MatrixLoad(operand)
                 | Transpose(operand)
             ):
+                self.has_exchange |= not isinstance(expr, Reduce)
                 return _combine_lanes(expr, self.dtype(operand))
             case _:
                 assert_never(expr)
@@ -144,6 +147,7 @@ class ExprRules:
             parts = [self.dtype(part) for part in (expr.total, expr.left, expr.right)]
             if isinstance(expr, Dot):
                 return check_dot(expr, *parts)
+            self.has_exchange = True
             return check_matrix_multiply(expr, *parts)
         name, args = expr.name, expr.args
         if MATH_FUNCTIONS.get(name) != len(args):

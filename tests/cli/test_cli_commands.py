@@ -17,6 +17,7 @@ import pytest
 from ansorc.cli.progress import Progress
 from ansorc.search.tune_result import Trial
 from tests.support.command_line import CommandLine
+from tests.support.nightly import sampled
 
 
 def test_help_names_all_commands(cli: CommandLine) -> None:
@@ -119,7 +120,7 @@ def test_an_effort_is_a_number_of_trials(cli: CommandLine) -> None:
     assert "--effort says how many trials" in words
 
 
-@pytest.mark.parametrize("cache", ["cold", "cold-weights"])
+@pytest.mark.parametrize("cache", sampled(["cold", "cold-weights"], ["cold-weights"]))
 def test_cold_caches(cli: CommandLine, cache: str) -> None:
     tuned = cli.run("tune", "ops.py:product", "--trials", "2", "--cache", cache)
     assert tuned.code == 0, tuned

@@ -17,6 +17,7 @@ from ansorc.search.record import Record, Records
 from ansorc.target.units import seconds_text
 from tests.cli.small_onnx import WIDTH, write_model
 from tests.search.measure.processes import is_alive, wait_until_dead
+from tests.support.nightly import also_nightly, amount
 
 OPS = """
 import ansorc as ac
@@ -78,9 +79,10 @@ def wait_for_records(directory: Path, count: int) -> None:
     assert len(records_in(directory)) >= count
 
 
+@also_nightly
 def test_kill_9_at_any_moment_leaves_no_process_and_loses_nothing(tmp_path: Path) -> None:
     known: dict[str, float] = {}
-    for wanted, delay_s in ((0, 1.1), (1, 0.0), (6, 0.07)):
+    for wanted, delay_s in ((0, 1.1), (1, 0.0), (6, 0.07))[amount(1, 0) :]:
         with tuning(tmp_path, 500) as process:
             wait_for_records(tmp_path, len(known) + wanted)
             time.sleep(delay_s)
@@ -103,12 +105,13 @@ def test_kill_9_at_any_moment_leaves_no_process_and_loses_nothing(tmp_path: Path
     assert list((tmp_path / "tmp").iterdir()) == [], "the killed runs' files are swept"
 
 
+@also_nightly
 def test_kill_9_of_a_network_s_tuning_loses_no_trial_and_the_same_command_goes_on(
     tmp_path: Path,
 ) -> None:
-    """Killed in the first round of a task, between rounds, and in a later one."""
+    """Killed in the first round of a task, between rounds, and at night in a later one, too."""
     known, trials = dict[str, float](), 44
-    for wanted, delay_s in ((3, 0.0), (9, 0.05), (12, 0.1)):
+    for wanted, delay_s in ((3, 0.0), (9, 0.05), (12, 0.1))[: amount(2, 3)]:
         with tuning(tmp_path, trials, NETWORK) as process:
             wait_for_records(tmp_path, len(known) + wanted)
             time.sleep(delay_s)
@@ -130,7 +133,7 @@ def test_kill_9_of_a_network_s_tuning_loses_no_trial_and_the_same_command_goes_o
     assert list((tmp_path / "tmp").iterdir()) == [], "the killed runs' files are swept"
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_ctrl_c_saves_the_best_and_ends_cleanly(tmp_path: Path, count: int) -> None:
     """Once, or twice in a row by an impatient user."""
     with tuning(tmp_path, 500) as process:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -16,6 +16,7 @@ from ansorc.graph.graph_operator import GraphOperator
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import dtype
+from tests.support.nightly import examples
 
 VALUES = st.recursive(
     st.none()
@@ -81,7 +82,7 @@ def graphs(draw: st.DrawFn) -> ac.Graph:
     return builder.graph(draw(st.lists(st.sampled_from(known), min_size=1, max_size=3)))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, nightly=100)
 @given(graphs())
 def test_what_is_printed_is_read_back(graph: ac.Graph) -> None:
     text = str(graph)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.errors import IRError
@@ -19,6 +19,7 @@ from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import Function
 from tests.support.ir_strategies import Options, arrays_for, functions
+from tests.support.nightly import examples
 
 INTEGERS = tuple(name for name in SCALARS if "int" in name)
 FLOATS = ("float16", "float32", "float64")
@@ -55,7 +56,7 @@ def evaluate(expr: str, dtype: str, *values: Any, into: str = "") -> Any:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@settings(max_examples=60, deadline=None)
+@examples(20, nightly=60)
 @given(data=st.data())
 def test_integer_arithmetic_wraps_around(dtype: str, data: st.DataObject) -> None:
     low, high = integer_range(SCALARS[dtype])
@@ -66,7 +67,7 @@ def test_integer_arithmetic_wraps_around(dtype: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 @given(data=st.data())
 def test_division_rounds_down_and_the_rest_has_the_sign_of_the_divisor(
     dtype: str, data: st.DataObject
@@ -79,7 +80,7 @@ def test_division_rounds_down_and_the_rest_has_the_sign_of_the_divisor(
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@settings(max_examples=60, deadline=None)
+@examples(20, nightly=60)
 @given(data=st.data())
 def test_float_arithmetic_rounds_to_the_dtype(dtype: str, data: st.DataObject) -> None:
     with np.errstate(all="ignore"):
@@ -261,7 +262,7 @@ def test_illegal_programs_are_refused() -> None:
         run("kernel k(A: float32[2]):\n    A[0] = 1\n", np.zeros(2, "f4"))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40, nightly=100)
 @given(functions(Options(is_wild=True)))
 def test_wild_programs_run_without_warnings(function: Function) -> None:
     interpret(function, arrays_for(function, 0))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
@@ -51,6 +51,7 @@ from ansorc.ir.stmt import (
     Store,
 )
 from tests.support.ir_strategies import Options, arrays_for, functions
+from tests.support.nightly import examples
 
 
 def smaller(a: Any, b: Any) -> Any:
@@ -194,7 +195,7 @@ kernel f(X: float32[2], Y: float32[2]):
 """
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, nightly=150)
 @given(functions(Options(is_wild=True)))
 @example(parse(MASKED))
 def test_interpreter_is_the_walk(function: Function) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from ansorc.ir.node import structure_text
 from ansorc.ir.parser import parse
@@ -10,6 +10,7 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.ir.verify import verify
 from tests.support.ir_strategies import Options, functions, gpu_functions
+from tests.support.nightly import examples
 
 
 def check_round_trip(function: Function) -> None:
@@ -21,19 +22,19 @@ def check_round_trip(function: Function) -> None:
     assert to_text(again) == to_text(function)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, nightly=150)
 @given(functions(Options(is_wild=True)))
 def test_any_program_reads_back(function: Function) -> None:
     check_round_trip(function)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(20, nightly=50)
 @given(functions())
 def test_a_plain_program_equals_what_reads_back(function: Function) -> None:
     assert parse(to_text(function)) == function
 
 
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 @given(gpu_functions())
 def test_gpu_programs_read_back(function: Function) -> None:
     check_round_trip(function)

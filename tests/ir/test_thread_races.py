@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ansorc.errors import IRError
 from ansorc.ir.interpret import interpret
@@ -14,6 +14,7 @@ from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from tests.support.ir_strategies import arrays_for, gpu_functions
+from tests.support.nightly import examples
 
 
 def run(text: str, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -126,7 +127,7 @@ kernel copy(A: float32[2, 3], B: float32[2, 3]):
     assert_same(run(text, a, np.zeros_like(a)), a)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20, nightly=60)
 @given(gpu_functions())
 def test_gpu_programs_write_all_of_their_output(function: Function) -> None:
     arrays = [np.ones_like(array) for array in arrays_for(function, 0)]

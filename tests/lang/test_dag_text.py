@@ -14,6 +14,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, schedule
 from tests.support.dag_strategies import dags, random_inputs
+from tests.support.nightly import examples
 
 
 def matmul_relu(names: str = "ABCDijk", n: int = 8, *, constant: bool = False) -> ComputeDAG:
@@ -41,7 +42,7 @@ def test_text_is_readable() -> None:
     assert matmul_relu(constant=True).to_text() == TEXT
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, nightly=150)
 @given(dags())
 def test_text_and_pickle_round_trip(dag: ComputeDAG) -> None:
     again = ComputeDAG.from_text(dag.to_text())
@@ -110,7 +111,7 @@ def test_bad_text_is_refused(old: str, new: str, words: str) -> None:
         ComputeDAG.from_text(TEXT.replace(old, new))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(20, nightly=60, options=settings(suppress_health_check=[HealthCheck.too_slow]))
 @given(dags(most_stages=3))
 def test_reference_agrees_with_the_interpreter(dag: ComputeDAG) -> None:
     """Two independent meanings: the DAG by NumPy, and its plain loops by the interpreter."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from numpy.typing import NDArray
 
 import ansorc.lang as ac
@@ -18,6 +18,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
 from tests.support.dag_strategies import dags, random_inputs
+from tests.support.nightly import examples
 
 RNG = np.random.default_rng(0)
 V = ac.placeholder(8, "V")
@@ -107,7 +108,7 @@ def test_every_function_of_the_language(case: int) -> None:
     np.testing.assert_allclose(found, expected(array), rtol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, nightly=60)
 @given(dags())
 def test_small_blocks_give_the_same(dag: ComputeDAG) -> None:
     inputs = random_inputs(dag, np.random.default_rng(1))

@@ -20,6 +20,7 @@ from ansorc.search.measure.kernel import load_bench
 from ansorc.search.task import Task
 from tests.search.every_operator import NAMES, computation
 from tests.support.dag_strategies import dags
+from tests.support.nightly import examples
 
 Values = NDArray[np.float32]
 ROWS = 16
@@ -60,7 +61,7 @@ def in_float32(a: Values, order: NDArray[np.int64]) -> Values:
     return total
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, nightly=25)
 @given(
     seed=st.integers(0, 2**32),
     terms=st.sampled_from([10, 100, 1000, 10_000]),
@@ -120,7 +121,7 @@ def test_near_jumps_and_poles_what_lies_across_is_right(
     assert (said == "") == is_right
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=_CHECKS)
+@examples(50, nightly=150, options=settings(suppress_health_check=_CHECKS))
 @given(dags(), st.integers(0, 2**32))
 def test_what_float32_makes_of_random_definitions_passes(dag: ComputeDAG, seed: int) -> None:
     assume(all(b.dtype != FLOAT64 for op in dag.ops for b in (*op.buffers, *op.reads)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -15,6 +15,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower
 from ansorc.target import Target
+from tests.support.nightly import examples
 
 AVX = Target.parse("x86_64-linux-gnu -mcpu=x86-64-v2 -mattr=+avx")
 
@@ -55,7 +56,7 @@ def test_registers_are_set_or_loaded() -> None:
     assert not [line for line in lines if line.startswith("C[") and "= broadcast(0.0" in line]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(8, nightly=20)
 @given(
     st.sampled_from((65, 70, 131)), st.sampled_from((16, 17, 40)), st.sampled_from((1, 5, 12)),
     st.sampled_from(((1, 1), (2, 1), (2, 3), (4, 2))),

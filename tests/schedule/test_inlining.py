@@ -185,7 +185,7 @@ def keep_the_meaning(examples: int, most: int) -> None:
 
 
 def test_any_schedule_keeps_the_meaning_with_temporaries() -> None:
-    keep_the_meaning(25, 8)
+    keep_the_meaning(10, 8)
 
 
 @pytest.mark.nightly

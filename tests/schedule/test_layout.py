@@ -31,6 +31,7 @@ from ansorc.schedule import (
     steps_to_json,
 )
 from ansorc.target import Target
+from tests.support.nightly import examples
 from tests.support.schedule_strategies import schedules
 
 """Weights are packed for a single call."""
@@ -70,7 +71,6 @@ def shifted_weights() -> ac.ComputeDAG:
 
 DAGS = (matmul(7, 11, 5), matmul(4, 13, 6), convolution(), reversed_weights(), shifted_weights())
 _OPTIONS = settings(
-    max_examples=100,
     deadline=None,
     database=None,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
@@ -139,7 +139,7 @@ def weights_of(state: Schedule) -> list[tuple[str, str]]:
     return found
 
 
-@_OPTIONS
+@examples(35, nightly=100, options=_OPTIONS)
 @given(schedules(st.sampled_from(DAGS), most=14))
 def test_any_tiling_computes_the_same_with_packed_weights(state: Schedule) -> None:
     for reader, weight in weights_of(state):

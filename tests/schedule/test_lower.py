@@ -10,13 +10,14 @@ from ansorc.ir.printer import to_text
 from ansorc.schedule import Schedule, lower, replay, steps_from_json, steps_to_json
 from tests.schedule.meaning import keeps_the_meaning
 from tests.support.dag_strategies import dags
+from tests.support.nightly import examples
 from tests.support.schedule_strategies import schedules
 
 """Weights are packed for a single call."""
 
 Arrays = list[np.ndarray]
 _OPTIONS = settings(
-    max_examples=240,
+    max_examples=80,
     deadline=None,
     database=None,
     suppress_health_check=(
@@ -41,7 +42,7 @@ def test_thousands_of_schedules_keep_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
 
 
-@settings(_OPTIONS, max_examples=60)
+@examples(20, nightly=60, options=_OPTIONS)
 @given(schedules(dags()))
 def test_steps_replay_to_the_same_loops(state: Schedule) -> None:
     again = replay(state.dag, steps_from_json(steps_to_json(state.steps)))

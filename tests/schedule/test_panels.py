@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.ir.printer import to_text
 from ansorc.schedule import Schedule, lower, schedule
+from tests.support.nightly import examples
 
 
 def product(n: int, m: int, k: int) -> ac.ComputeDAG:
@@ -34,7 +35,7 @@ def test_a_panel_lies_in_one_piece() -> None:
     assert "alloc B.local: float32[2, 8, 16] local" in text
 
 
-@settings(max_examples=20, deadline=None)
+@examples(8, nightly=20)
 @given(
     st.integers(1, 5), st.integers(1, 50), st.integers(1, 20), st.integers(1, 20),
     st.integers(1, 3), st.integers(1, 9),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -19,6 +19,7 @@ from ansorc.ir.stmt import For, LoopKind
 from ansorc.schedule import Schedule, lower, schedule
 from ansorc.target import Target
 from tests.support.assumed import executable
+from tests.support.nightly import examples
 
 SIZES = (1, 2, 7, 15, 16, 17, 1000, 1001)
 ROWS = 3
@@ -124,7 +125,7 @@ cases = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 @given(cases)
 def test_shares_add_up_with_any_number_of_threads(case: Case) -> None:
     state = case.state()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -20,6 +20,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower
 from tests.schedule.fenced import Fenced
 from tests.support.assumed import executable
+from tests.support.nightly import examples
 
 TARGETS = [
     executable("native"),
@@ -107,7 +108,7 @@ def assert_right(dag: ComputeDAG, function: Function, seed: int) -> None:
 extents = st.sampled_from(EXTENTS)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6, nightly=15)
 @given(extents, extents, extents, tiles, st.sampled_from(("float32", "float64", "int32", "int8")))
 @example(2, 5, 5, Tile(2, 3, 4, True, False), "float32")  # a held tile and one in memory
 def test_products_of_any_size_in_any_tile(m: int, n: int, k: int, tile: Tile, dtype: str) -> None:
@@ -157,7 +158,7 @@ def convolved(window: Window) -> tuple[ComputeDAG, Schedule]:
     return dag, state.unroll("conv2d", "w.1").vectorize("conv2d", "c.1")
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, nightly=8)
 @given(windows)
 def test_padded_windows_in_any_tile(window: Window) -> None:
     if window.size + 2 * window.padding >= window.filter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ansorc.ir.verify import verify
 from ansorc.lang import operators as ops
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, packings, replay
+from ansorc.search.space import Space, design_space
 from ansorc.target import Target
 from tests.support.assumed import machine
 
@@ -147,6 +149,12 @@ DAGS: dict[str, ac.ComputeDAG] = {
     "long_rows": dag([(3, 1, 1501)], lambda t: ops.norm2(t[0])),
     "long_matmul": matmul(2, 2, 1031),
 }
+
+
+@cache
+def space_of(name: str) -> Space:
+    """Return the space of one of `DAGS`, made when the first test of the process asks for it."""
+    return design_space(DAGS[name], TARGET)
 
 
 def check_meaning(computation: ac.ComputeDAG, steps: tuple[Step, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Twenty runs in turns in one process: each as it would be alone, and nothing is left of them."""
+"""Many runs in turns in one process: each as it would be alone, and nothing is left of them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tuning_run import Batch, TuningRun
 from tests.search.small_tasks import MEASURING, Inventing, matmul, product
+from tests.support.nightly import also_nightly, amount
 
 SEARCH = SearchOptions(population=64, generations=1)
 FEW_SKETCHES = replace(LIMITED_SPACE, population=64, generations=1, starts_from_default=True)
@@ -32,7 +33,7 @@ SIZES = (12, 12)
 RUN_BYTES = 40 << 20
 
 
-def tasks(count: int = 20) -> list[ac.Task]:
+def tasks(count: int) -> list[ac.Task]:
     return [matmul(16 + 4 * number, 24, 32) for number in range(count)]
 
 
@@ -74,23 +75,25 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
+@also_nightly
 def test_runs_in_turns_propose_what_each_would_alone(tmp_path: Path, workers: ThisMachine) -> None:
+    count = amount(6, 20)
     alone: list[list[str]] = []
-    for number, task in enumerate(tasks()):
+    for number, task in enumerate(tasks(count)):
         with Records.open(tmp_path / f"{number}.db") as records:
             run = TuningRun(task, replace(options(FEW_SKETCHES), seed=number), records, workers)
             alone.append([key for size in SIZES for key in advance(run, size)])
     with Records.open(tmp_path / "all.db") as records:
         runs = [
             TuningRun(task, replace(options(FEW_SKETCHES), seed=number), records, workers)
-            for number, task in enumerate(tasks())
+            for number, task in enumerate(tasks(count))
         ]
         turns: list[list[str]] = [[] for _ in runs]
         for size in SIZES:
-            for number in range(20):
+            for number in range(count):
                 turns[number] += advance(runs[number], size)
         assert turns == alone
-        assert [run.trials for run in runs] == [sum(SIZES)] * 20
+        assert [run.trials for run in runs] == [sum(SIZES)] * count
         assert all(run.curve[-1][1] == run.best.median_s for run in runs if run.best)
         spaces = [weakref.ref(vars(run)["_proposals"]) for run in runs]
         sketches = [weakref.ref(sketch) for run in runs for sketch in sketches_of(run)]

@@ -42,7 +42,7 @@ MACHINES = (
 )
 EVERY = [(name, machine) for machine in MACHINES for name in NAMES]
 SOME = [(name, MACHINES[place % len(MACHINES)]) for place, name in enumerate(NAMES)]
-KEYS, KEYS_AT_NIGHT, COUNTED, COUNTED_AT_NIGHT = 12, 300, 4, 300
+KEYS, KEYS_AT_NIGHT, COUNTED, COUNTED_AT_NIGHT = 6, 300, 2, 300
 """Programs of each operator on each machine."""
 SUFFIXES = ("reg", "lanes")
 """Of the registers for sums; a tensor that is in registers as a whole keeps its

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.ir.interpret import interpret
@@ -14,6 +14,7 @@ from ansorc.search.options import PAPER
 from ansorc.search.space import design_space, encode, extract, extract_state, steps, tiles
 from ansorc.search.tiles import ragged_lengths, tile_counts, tile_table
 from tests.search.small_dags import TARGET, matmul
+from tests.support.nightly import examples
 
 
 @given(st.integers(1, 2000), st.integers(2, 64), st.sampled_from([0, 8, 16]))
@@ -35,7 +36,7 @@ def test_which_lengths() -> None:
 
 
 @given(st.integers(5, 700), st.integers(2, 4), st.sampled_from([0, 8]))
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 def test_tables_cover_the_extent(extent: int, levels: int, lanes: int) -> None:
     ragged = ragged_lengths(extent, 64, lanes)
     table = tile_table(extent, levels, 64, ragged)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.search.tiles import MAX_ROWS, divisors, tile_table, tuple_count
+from tests.support.nightly import examples
 
 
 def brute_force(extent: int, levels: int) -> set[tuple[int, ...]]:
@@ -25,7 +26,7 @@ def test_known_counts(extent: int, count: int) -> None:
 
 
 @given(st.integers(1, 240), st.integers(1, 4), st.sampled_from([1, 4, 64]))
-@settings(max_examples=60, deadline=None)
+@examples(20, nightly=60)
 def test_table_is_what_brute_force_finds(extent: int, levels: int, limit: int) -> None:
     table = tile_table(extent, levels, limit)
     wanted = {row for row in brute_force(extent, levels) if levels == 1 or row[-1] <= limit}
@@ -34,7 +35,7 @@ def test_table_is_what_brute_force_finds(extent: int, levels: int, limit: int) -
 
 
 @given(st.integers(1, 4096), st.integers(2, 4))
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 def test_neighbours_move_one_divisor(extent: int, levels: int) -> None:
     table = tile_table(extent, levels, 64)
     origin = np.repeat(np.arange(len(table)), np.diff(table.starts))

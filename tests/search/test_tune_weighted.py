@@ -37,6 +37,7 @@ from ansorc.target import Target, machine
 from bench.__main__ import main as bench
 from tests.search.small_tasks import MEASURING, Inventing, matmul, options
 from tests.support.assumed import MACHINES
+from tests.support.nightly import sampled, sampled_pairs
 
 SEARCH = replace(LIMITED_SPACE, population=64, generations=1, starts_from_default=True)
 SIX = Scheduling(trials=72, trials_per_round=6, warm_up=6, least_gain=0.0, epsilon=0.2)
@@ -133,8 +134,9 @@ def test_tasks_of_two_networks_share_the_trials_by_their_weights(tmp_path: Path)
     assert result.curve[-1].latencies == last.latencies
 
 
-@pytest.mark.parametrize("stop_after", [[7], [18, 40], [1, 6, 12, 31, 50]])
-@pytest.mark.parametrize("warm_up", [1, 6])
+@pytest.mark.parametrize(
+    ("stop_after", "warm_up"), sampled_pairs([[7], [18, 40], [1, 6, 12, 31, 50]], [1, 6])
+)
 def test_what_was_interrupted_goes_on_as_it_would_have(
     tmp_path: Path, stop_after: list[int], warm_up: int
 ) -> None:
@@ -321,7 +323,7 @@ def test_the_bench_compares_strategies_on_what_was_recorded(tmp_path: Path) -> N
     assert CliRunner().invoke(bench, [*command[:3], "--weights", "x"]).exit_code != 0
 
 
-@pytest.mark.parametrize("strategy", ["gradient", "equal"])
+@pytest.mark.parametrize("strategy", sampled(["gradient", "equal"], ["gradient"]))
 def test_real_programs_of_a_small_network(tmp_path: Path, strategy: str) -> None:
     scheduling = Scheduling(strategy, trials=12, trials_per_round=3)  # pyright: ignore[reportArgumentType]
     chosen = replace(

@@ -19,6 +19,7 @@ from ansorc.search.space import design_space, encode, extract, phenotype_keys, s
 from ansorc.target import Target, detect
 from tests.search.small_dags import check_meaning, conv_layer, matmul, softmax
 from tests.support.assumed import MACHINES
+from tests.support.nightly import sampled_pairs
 
 """Weights are packed for a single call."""
 
@@ -29,6 +30,7 @@ DAGS = {
     "softmax": softmax(40, 100),
 }
 WIDE = matmul(512, 512, 512)
+PAIRS = sampled_pairs(list(DAGS), list(MACHINES))
 
 
 def widths(dag: ac.ComputeDAG, target: Target) -> tuple[list[int], list[int]]:
@@ -39,8 +41,7 @@ def widths(dag: ac.ComputeDAG, target: Target) -> tuple[list[int], list[int]]:
     return vector, [int(str(loop.extent)) for loop in loops if loop.mark is Mark.PARALLEL]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", DAGS)
+@pytest.mark.parametrize(("name", "machine"), PAIRS)
 def test_each_machine_has_a_sound_space(name: str, machine: str) -> None:
     dag, target = DAGS[name], Target.parse(MACHINES[machine])
     for sketch in design_space(dag, target).sketches:
@@ -54,8 +55,7 @@ def test_each_machine_has_a_sound_space(name: str, machine: str) -> None:
         verify(lower(replay(dag, programs[0])))
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", DAGS)
+@pytest.mark.parametrize(("name", "machine"), PAIRS)
 def test_each_default_is_compiled_there_and_right_here(name: str, machine: str) -> None:
     dag, target = DAGS[name], Target.parse(MACHINES[machine])
     program = default_steps(dag, target)

@@ -28,7 +28,7 @@ from ansorc.ir.passes.vectorize_loops import vectorize_loops
 from ansorc.ir.passes.vectorize_reductions import vectorize_reductions
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
-from ansorc.ir.verify import verifies_each, verify
+from ansorc.ir.verify import Verifier, verifies_each, verify
 from ansorc.target import Target
 from ansorc.target.units import seconds_text
 
@@ -102,8 +102,9 @@ def run_passes(
     InternalError if a pass fails or makes an illegal program.
     """
     source, is_each, is_logged = function, verifies_each(), _LOG.isEnabledFor(logging.DEBUG)
+    verifier = Verifier()
     if is_each:
-        _require_legal("lowering", None, function, target, dump)
+        _require_legal(verifier, "lowering", None, function, target, dump)
     for name, apply in passes:
         begin = time.perf_counter()
         after = _apply(name, apply, function, target, dump)
@@ -114,7 +115,7 @@ def run_passes(
                 "" if after != function else ", nothing to do",
             )  # fmt: skip
         if is_each and after is not function:
-            _require_legal(f"the pass {name}", function, after, target, dump)
+            _require_legal(verifier, f"the pass {name}", function, after, target, dump)
         if dump is not None:
             _write(dump, name, function, after)
         function = after
@@ -138,10 +139,15 @@ def _apply(
 
 
 def _require_legal(
-    who: str, before: Function | None, after: Function, target: Target, dump: DumpFolder | None
+    verifier: Verifier,
+    who: str,
+    before: Function | None,
+    after: Function,
+    target: Target,
+    dump: DumpFolder | None,
 ) -> None:
     try:
-        verify(after)
+        verifier.verify(after)
     except IRError as error:
         words = f"{who} made an illegal program: {error}"
         raise pass_fault(words, before, after, target, dump) from error
@@ -158,11 +164,11 @@ def _require_all_legal(
     try:
         verify(result)
     except IRError:
-        function = source
-        _require_legal("lowering", None, function, target, dump)
+        function, verifier = source, Verifier()
+        _require_legal(verifier, "lowering", None, function, target, dump)
         for name, apply in passes:
             after = _apply(name, apply, function, target, dump)
-            _require_legal(f"the pass {name}", function, after, target, dump)
+            _require_legal(verifier, f"the pass {name}", function, after, target, dump)
             function = after
         raise
 

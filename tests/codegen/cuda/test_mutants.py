@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -28,17 +30,18 @@ class Seeded:
         return f"{self.name}, line {self.mutant.line}: {self.mutant.kind}: {self.mutant.changed}"
 
 
-def seeded() -> list[Seeded]:
+@cache
+def seeded() -> tuple[Seeded, ...]:
     """All mutants of all programs."""
-    return [
+    return tuple(
         Seeded(name, program, mutant, experiments)
         for name, program, dag in programs()
         for experiments in [(Experiment.of(dag), Experiment.of(dag, 1, is_wide=True))]
         for mutant in mutants_of(program)
-    ]
+    )
 
 
-def escaped(chosen: list[Seeded]) -> list[Seeded]:
+def escaped(chosen: Sequence[Seeded]) -> list[Seeded]:
     return [each for each in chosen if not caught(each.mutant, each.experiments)]
 
 

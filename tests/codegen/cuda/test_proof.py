@@ -20,7 +20,7 @@ from tests.search.every_operator import NAMES, computation
 SAMPLED = NAMES[::12]
 PARTS, OF_A_PART = 28, 50
 OPTIONS = settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     database=None,
     suppress_health_check=(

@@ -16,6 +16,7 @@ from tests.codegen.llvm.llvm_harness import call
 from tests.support.assumed import executable
 from tests.support.guarded_memory import guarded
 from tests.support.ir_strategies import Options, arrays_for, functions
+from tests.support.nightly import examples
 
 SSE = "x86_64-linux-gnu -mcpu=x86-64-v2"
 TARGETS = (
@@ -37,13 +38,13 @@ def _assert_same(function: Function, code: Function, seed: int, threads: int) ->
         np.testing.assert_array_equal(ours, theirs, err_msg=param.name)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=WIDE_TREES)
+@examples(20, nightly=60, options=settings(suppress_health_check=WIDE_TREES))
 @given(functions(Options(has_math=False)), st.integers(0, 99), st.integers(1, 2))
 def test_programs_as_they_are(function: Function, seed: int, threads: int) -> None:
     _assert_same(function, function, seed, threads)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=WIDE_TREES)
+@examples(20, nightly=60, options=settings(suppress_health_check=WIDE_TREES))
 @given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from(TARGETS))
 def test_programs_prepared_for_a_cpu(function: Function, seed: int, target: Target) -> None:
     prepared = run_passes(CPU_PASSES, function, target)
@@ -51,7 +52,7 @@ def test_programs_prepared_for_a_cpu(function: Function, seed: int, target: Targ
 
 
 @pytest.mark.parametrize("text", ["x86_64-linux-gnu", "x86_64-linux-gnu -mcpu=x86-64-v3"])
-@settings(max_examples=8, deadline=None, suppress_health_check=WIDE_TREES)
+@examples(4, nightly=8, options=settings(suppress_health_check=WIDE_TREES))
 @given(functions(Options(has_math=False)))
 def test_older_processors_compute_the_same(text: str, function: Function) -> None:
     target = executable(text)

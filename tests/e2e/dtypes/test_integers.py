@@ -18,6 +18,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import Schedule, lower, schedule
 from tests.support.dag_strategies import dags
 from tests.support.narrow_kernels import Array, poison, run, values
+from tests.support.nightly import examples
 from tests.support.schedule_strategies import schedules
 
 INTEGERS = [kind.name for kind in SCALARS.values() if kind.is_integer]
@@ -137,9 +138,11 @@ def test_reductions_take_what_they_are_for() -> None:
 
 
 @given(schedules(dags(dtypes=NARROW)), st.integers(0, 2**32 - 1))
-@settings(
-    max_examples=40, deadline=None, database=None,
-    suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
+@examples(
+    15, nightly=40,
+    options=settings(
+        database=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large)
+    ),
 )  # fmt: skip
 def test_any_schedule_of_narrow_integers(state: Schedule, seed: int) -> None:
     inputs = [values(x, np.random.default_rng(seed)) for x in state.dag.inputs]

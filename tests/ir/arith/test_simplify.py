@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.ir.arith.affine import affine
@@ -32,6 +32,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import walk
 from ansorc.ir.parser import parse
+from tests.support.nightly import examples
 
 EXTENTS = {"a": 3, "b": 4, "c": 6, "d": 1}
 RANGES = {name: (0, extent - 1) for name, extent in EXTENTS.items()}
@@ -131,7 +132,7 @@ conditions: st.SearchStrategy[Expr] = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(120, nightly=400)
 @given(integers | conditions)
 def test_simplify_keeps_the_value_and_is_idempotent(expr: Expr) -> None:
     simple = simplify(expr, RANGES)
@@ -140,7 +141,7 @@ def test_simplify_keeps_the_value_and_is_idempotent(expr: Expr) -> None:
     assert simplify(simple, RANGES) is simple
 
 
-@settings(max_examples=400, deadline=None)
+@examples(120, nightly=400)
 @given(integers)
 def test_bounds_hold(expr: Expr) -> None:
     found = bounds(expr, RANGES)
@@ -149,7 +150,7 @@ def test_bounds_hold(expr: Expr) -> None:
     assert all(low <= value(expr, env) <= high for env in ENVIRONMENTS)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(120, nightly=400)
 @given(conditions)
 def test_what_is_proved_is_true(condition: Expr) -> None:
     known = prove(condition, RANGES)
@@ -157,7 +158,7 @@ def test_what_is_proved_is_true(condition: Expr) -> None:
         assert all(bool(value(condition, env)) == known for env in ENVIRONMENTS)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, nightly=100)
 @given(integers)
 def test_affine_form_has_the_same_value(expr: Expr) -> None:
     form = affine(expr)
@@ -209,7 +210,7 @@ def test_laws(before: Expr, after: Expr) -> None:
     assert simplify(before, {**RANGES, "a": (0, 7)}) == after
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, nightly=100)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=5),
     st.integers(1, 3),

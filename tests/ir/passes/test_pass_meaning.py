@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.ir.arith.simplify import simplify_stmt
@@ -43,6 +43,7 @@ from tests.ir.passes.nests import (
     padded_convolution,
     untiled_matmul,
 )
+from tests.support.nightly import examples
 
 SIZES = frozenset((1, 2, 4, 8))
 MASKED = VectorUnit(32, SIZES, stores_masked_fast=True)
@@ -140,7 +141,7 @@ matmuls = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 @given(matmuls, st.integers(0, 9))
 def test_reductions_keep_every_bit(matmul: Matmul, seed: int) -> None:
     assert_kept(matmul.function(), seed)
@@ -229,7 +230,7 @@ def tangled(draw: st.DrawFn) -> Function:
     return Function("tangled", (A, X, Y), loops(headers[:place], nest))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(35, nightly=100)
 @given(tangled(), st.integers(0, 9))
 def test_tangled_loops_keep_every_bit(function: Function, seed: int) -> None:
     assert_kept(function, seed)
@@ -266,7 +267,7 @@ def test_bounds_of_one_loop_say_nothing_of_another() -> None:
     assert_kept(Function("twins", (A, X, Y), loops([("v", 8, VECTORIZED)], Seq(tuple(parts)))))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, nightly=30)
 @given(tangled())
 def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None:
     after = run_passes(CPU_PASSES, function, AVX)

@@ -14,12 +14,12 @@ from ansorc.ir.verify import verify
 from tests.ir.passes.nests import sums_of_gaps
 from tests.ir.passes.test_pass_meaning import PASSES, keeps_order
 from tests.support.ir_strategies import Options, arrays_for, functions, gpu_functions
+from tests.support.nightly import examples
 
-relaxed = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+relaxed = examples(
+    20, nightly=60,
+    options=settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]),
+)  # fmt: skip
 
 
 def assert_same_outcome(before: Function, after: Function, seed: int) -> None:
@@ -64,7 +64,7 @@ def test_no_pass_needs_more_than_is_written(function: Function, name: str, seed:
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
-@settings(max_examples=8, deadline=None)
+@examples(4, nightly=8)
 @given(sums_of_gaps(), st.integers(0, 99))
 def test_sums_of_what_is_partly_written(name: str, function: Function, seed: int) -> None:
     assert_as_defined(function, PASSES[name](function), seed)

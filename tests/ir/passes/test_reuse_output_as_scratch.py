@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -20,6 +20,7 @@ from ansorc.search.evolution.sampling import sample
 from ansorc.search.space import design_space, steps
 from tests.support.assumed import executable
 from tests.support.guarded_memory import guarded
+from tests.support.nightly import examples
 
 SHORT, LONG = st.integers(1, 12), st.integers(1, 90)
 BYTES = ("uint8", "int8")
@@ -77,7 +78,7 @@ def numbers(tensor: Buffer, rng: np.random.Generator) -> Array:
     [rows(), norms(), attentions(), pytest.param(images_of_bytes(), marks=pytest.mark.nightly)],
     ids=["rows", "norms", "attention", "bytes"],
 )
-@settings(max_examples=6, deadline=None)
+@examples(3, nightly=6)
 @given(data=st.data())
 def test_results_are_right_and_nothing_else_is_touched(
     kind: st.SearchStrategy[ComputeDAG], data: st.DataObject

@@ -27,7 +27,7 @@ from tests.support.schedule_strategies import schedules
 """Weights are packed for a single call."""
 
 _OPTIONS = settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     database=None,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -21,6 +21,7 @@ from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
 from tests.support.assumed import executable
 from tests.support.narrow_kernels import SPR, run, values
+from tests.support.nightly import examples
 
 KINDS = {
     ("dot4", "uint8", "int8"): "int32",
@@ -109,7 +110,7 @@ def programs(draw: st.DrawFn) -> Schedule:
 
 
 @given(programs(), st.integers(0, 1000))
-@settings(deadline=None, max_examples=40)
+@examples(15, nightly=40)
 def test_it_keeps_the_numbers(state: Schedule, seed: int) -> None:
     inputs = [values(b, np.random.default_rng(seed)) for b in state.dag.inputs]
     (expected,) = evaluate(state.dag, inputs)

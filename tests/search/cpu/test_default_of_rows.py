@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,11 +30,22 @@ def rows(kind: str) -> Array:
 KINDS = ("plain", "huge", "far from zero", "one large", "all the same")
 
 
+@cache
+def built(operator: Callable[[ac.Tensor], ac.Tensor], shape: tuple[int, ...]) -> ac.Module:
+    source = ac.placeholder(shape, "A")
+    return ac.build(ac.ComputeDAG([source, operator(source)]))
+
+
+@cache
+def built_layer_norm() -> ac.Module:
+    source = ac.placeholder(SHAPE, "A")
+    scale, shift = (ac.placeholder((SHAPE[1],), name) for name in "BC")
+    return ac.build(ac.ComputeDAG([source, scale, shift, ac.ops.layer_norm(source, scale, shift)]))
+
+
 def run(operator: Callable[[ac.Tensor], ac.Tensor], data: Array) -> Array:
-    source = ac.placeholder(data.shape, "A")
-    result = operator(source)
-    found = np.full(result.shape, np.nan, np.float32)
-    ac.build(ac.ComputeDAG([source, result]))(data, found)
+    found = np.full(data.shape, np.nan, np.float32)
+    built(operator, data.shape)(data, found)
     return found
 
 
@@ -66,19 +78,15 @@ def test_layer_norm(kind: str) -> None:
     centred = wide - wide.mean(axis=1, keepdims=True)
     expected = centred / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5)
     ones, zeros = np.ones(SHAPE[1], np.float32), np.zeros(SHAPE[1], np.float32)
-    source = ac.placeholder(SHAPE, "A")
-    scale, shift = (ac.placeholder((SHAPE[1],), name) for name in "BC")
     found = np.full(SHAPE, np.nan, np.float32)
-    dag = ac.ComputeDAG([source, scale, shift, ac.ops.layer_norm(source, scale, shift)])
-    ac.build(dag)(data, ones, zeros, found)
+    built_layer_norm()(data, ones, zeros, found)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-3)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_a_norm_in_shares(threads: int) -> None:
     data = np.random.default_rng(1).standard_normal((2, 211, 307)).astype(np.float32)
-    source = ac.placeholder(data.shape, "A")
     found = np.full((2,), np.nan, np.float32)
-    ac.build(ac.ComputeDAG([source, ac.ops.norm2(source)]))(data, found, threads=threads)
+    built(ac.ops.norm2, data.shape)(data, found, threads=threads)
     expected = np.sqrt((data.astype(np.float64) ** 2).sum(axis=(1, 2)))
     np.testing.assert_allclose(found, expected, rtol=1e-6)

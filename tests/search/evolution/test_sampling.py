@@ -1,11 +1,10 @@
 """Populations as arrays: every row is a legal program that computes what it should."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.lang import ComputeDAG
@@ -25,7 +24,16 @@ from ansorc.search.space import (
     tiles,
 )
 from ansorc.target import Target
-from tests.search.small_dags import DAGS, TARGET, ZEN3, check_meaning, conv_layer, matmul
+from tests.search.small_dags import (
+    DAGS,
+    TARGET,
+    ZEN3,
+    check_meaning,
+    conv_layer,
+    matmul,
+    space_of,
+)
+from tests.support.nightly import also_nightly, amount, examples
 
 OPTIONS = SearchOptions()
 BIG = matmul(512, 512, 512)
@@ -43,14 +51,12 @@ def sketches_of(dag: ComputeDAG) -> tuple[Sketch, ...]:
     return design_space(dag, TARGET).sketches
 
 
-@cache
 def sketches_named(name: str) -> tuple[Sketch, ...]:
-    """Return the sketches of one of `DAGS`, made when the first test asks for them."""
-    return sketches_of(DAGS[name])
+    return space_of(name).sketches
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@examples(20, nightly=60)
 def test_every_row_is_a_program_with_the_right_result(name: str, seed: int) -> None:
     source = rng(seed)
     sketches = sketches_named(name)
@@ -61,9 +67,10 @@ def test_every_row_is_a_program_with_the_right_result(name: str, seed: int) -> N
     check_meaning(DAGS[name], steps(sketch, row))
 
 
+@also_nightly
 @pytest.mark.parametrize("name", DAGS)
 def test_rows_replay_to_the_extents_of_the_population(name: str) -> None:
-    for sketch in sketches_named(name)[:6]:
+    for sketch in sketches_named(name)[: amount(2, 6)]:
         genes = sample(sketch, 5, rng())
         together = population_state(sketch, genes)
         for number, row in enumerate(genes):

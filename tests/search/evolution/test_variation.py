@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.search.cpu.register_tiles import register_vectors
@@ -20,16 +18,12 @@ from ansorc.search.evolution.variation import (
     translate,
 )
 from ansorc.search.options import SearchOptions
-from ansorc.search.space import Genes, Space, design_space, extract, steps, tiles
+from ansorc.search.space import Genes, Space, extract, steps, tiles
 from ansorc.search.space.nodes import Gene, nodes_of
-from tests.search.small_dags import DAGS, TARGET, check_meaning
+from tests.search.small_dags import DAGS, TARGET, check_meaning, space_of
+from tests.support.nightly import examples
 
 OPTIONS = SearchOptions()
-
-
-@lru_cache
-def space_of(name: str) -> Space:
-    return design_space(DAGS[name], TARGET)
 
 
 def variation(name: str, seed: int = 0, options: SearchOptions = OPTIONS) -> Variation:
@@ -66,7 +60,7 @@ def require_legal(name: str, group: Offspring) -> None:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@examples(8, nightly=25)
 def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = len(space_of(name).sketches)
@@ -76,7 +70,7 @@ def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@examples(8, nightly=25)
 def test_programs_are_right_in_another_sketch(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, other = (int(n) for n in rng.integers(len(space_of(name).sketches), size=2))

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.lang import ComputeDAG, compute, placeholder
@@ -17,6 +17,7 @@ from ansorc.search.features.loop_nest import LoopNest, LoopNests, digits_of
 from ansorc.target import Target
 from tests.search.features import brute_force
 from tests.search.workloads import convolution, matmul, smoothing, tiled_matmul, transpose
+from tests.support.nightly import examples
 
 
 def lengths(extent: int, levels: int) -> st.SearchStrategy[tuple[int, ...]]:
@@ -59,7 +60,7 @@ def check_counts(state: Schedule, *, clipped: bool = False) -> None:
                 assert access.elements[place, 0] == expected, (name, buffer, number)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(8, nightly=25)
 @given(i=lengths(8, 4), j=lengths(12, 4), k=lengths(6, 2))
 def test_matmul_tiles_touch_what_counting_says(
     i: tuple[int, ...], j: tuple[int, ...], k: tuple[int, ...]
@@ -68,7 +69,7 @@ def test_matmul_tiles_touch_what_counting_says(
     check_counts(replay(matmul(8, 12, 6), tiled_matmul(), tiles))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(7, nightly=20)
 @given(j=lengths(12, 3), k=lengths(6, 2), i=lengths(4, 2))
 def test_panels_are_touched_as_counting_says(
     j: tuple[int, ...], k: tuple[int, ...], i: tuple[int, ...]
@@ -82,7 +83,7 @@ def test_panels_are_touched_as_counting_says(
     check_counts(state.reorder("B.local", [f"{columns}.0", rows, f"{columns}.1"]))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(5, nightly=12)
 @given(
     stride=st.sampled_from([1, 2]), rows=lengths(4, 2), columns=lengths(4, 2), at=st.integers(0, 3)
 )
@@ -96,7 +97,7 @@ def test_convolution_with_padding_inside_touches_what_counting_says(
     check_counts(state, clipped=True)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(4, nightly=10)
 @given(i=lengths(6, 2), j=lengths(8, 2))
 def test_transpose_touches_what_counting_says(i: tuple[int, ...], j: tuple[int, ...]) -> None:
     state = schedule(transpose(6, 8)).split("B", "i", i[1:]).split("B", "j", j[1:])
@@ -155,7 +156,7 @@ def test_quotients_and_remainders_are_bounded() -> None:
     assert found["A"].elements[1, 0] <= 16
 
 
-@settings(max_examples=40, deadline=None)
+@examples(15, nightly=40)
 @given(
     i=st.sampled_from([2, 3, 4, 6]),
     j=st.sampled_from([2, 4, 5, 8]),

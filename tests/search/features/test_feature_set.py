@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.lang import ComputeDAG
@@ -30,6 +30,7 @@ from ansorc.target import Target
 from bench.search.paper_features import PAPER_FEATURES
 from tests.search.features import feature_table
 from tests.search.workloads import ZEN, convolution, matmul, smoothing, tiled_matmul, transpose
+from tests.support.nightly import also_nightly, amount, examples
 
 DAGS = {
     "matmul": matmul(32, 48, 24),
@@ -40,13 +41,14 @@ DAGS = {
 }
 
 
+@also_nightly
 @pytest.mark.parametrize("name", DAGS)
 def test_a_row_of_any_sketch_equals_its_program(name: str) -> None:
     """The program is replayed with numbers, its fused, parallel and unroll steps included."""
     dag: ComputeDAG = DAGS[name]
     rng = np.random.default_rng(3)
     for sketch in design_space(dag, ZEN, SearchOptions()).sketches:
-        genes = sample(sketch, 5, rng, SearchOptions())
+        genes = sample(sketch, amount(2, 5), rng, SearchOptions())
         states = [replay(dag, steps(sketch, row)) for row in genes]
         for features in (MACHINE_FEATURES, PAPER_FEATURES):
             together = extract(sketch, genes, ZEN, features)
@@ -56,7 +58,7 @@ def test_a_row_of_any_sketch_equals_its_program(name: str) -> None:
                 np.testing.assert_allclose(alone[0], row, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(5, nightly=15)
 @given(seed=st.integers(0, 1000))
 def test_a_row_of_a_sketch_by_hand_equals_its_program(seed: int) -> None:
     dag, rng = matmul(24, 32, 12), np.random.default_rng(seed)
@@ -69,12 +71,13 @@ def test_a_row_of_a_sketch_by_hand_equals_its_program(seed: int) -> None:
         np.testing.assert_allclose(alone[0], together[row], rtol=1e-5, atol=1e-5)
 
 
+@also_nightly
 @pytest.mark.parametrize("cpu", ["znver3", "znver5", "icelake-server", "x86-64-v2"])
 def test_what_is_left_of_vectors_is_masked_row_by_row(cpu: str) -> None:
     """23 columns leave a part of a vector; panels of one column stand among panels of many."""
     target = Target.parse(f"x86_64-linux-gnu -mcpu={cpu} -cores=2")
     for sketch in design_space(matmul(13, 23, 5), target, SearchOptions()).sketches:
-        genes = sample(sketch, 20, np.random.default_rng(0), SearchOptions())
+        genes = sample(sketch, amount(6, 20), np.random.default_rng(0), SearchOptions())
         together = extract(sketch, genes, target)
         for row in range(len(genes)):
             alone = extract(sketch, genes[row : row + 1], target)

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.ir.expr import BinaryOp
@@ -35,6 +35,7 @@ from bench.search.paper_features import PAPER_FEATURES
 from tests.search.features import brute_force
 from tests.search.features.enumerated import Run
 from tests.search.workloads import ZEN, convolution, matmul, smoothing, transpose
+from tests.support.nightly import examples
 
 OPTIONS = SearchOptions(max_locations=6, is_simd_aware=False)  # every tile divides
 
@@ -176,7 +177,7 @@ def check_buffers(run: Run, found: dict[str, float], accesses: dict[str, Access]
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@settings(max_examples=3, deadline=None)
+@examples(1, nightly=3)
 @given(seed=st.integers(0, 10_000))
 def test_random_programs_do_what_their_features_say(name: str, seed: int) -> None:
     sketch, genes = drawn(name, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,19 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, replay
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space import steps
+from ansorc.search.space import design_space, steps
 from ansorc.search.space.genes import Genes, population_state
 from ansorc.target import Target
+from tests.search.small_dags import DAGS
 
 H100 = Target.parse("cuda -arch=sm_90")
 TESLA = Target.parse("cuda -arch=sm_70")
+
+
+@cache
+def sketches_of(name: str) -> tuple[Sketch, ...]:
+    """Return the sketches of one of `DAGS`, made when the first test of the process asks."""
+    return design_space(DAGS[name], H100).sketches
 
 
 def ready(computation: ac.ComputeDAG, steps: tuple[Step, ...], target: Target) -> Function:

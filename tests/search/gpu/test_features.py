@@ -24,7 +24,7 @@ from ansorc.search.space import (
 from ansorc.search.space.genes import Genes, table_of
 from tests.search import small_dags
 from tests.search.gpu.counted_requests import counted_requests
-from tests.search.gpu.gpu_programs import H100, ready
+from tests.search.gpu.gpu_programs import H100, ready, sketches_of
 from tests.search.small_dags import DAGS
 
 MATMUL = small_dags.matmul(1024, 1024, 1024)
@@ -70,7 +70,7 @@ def test_the_kernel_of_an_expert_is_described_as_an_expert_would() -> None:
 
 @pytest.mark.parametrize("name", ["matmul_odd", "conv_layer_nchw", "softmax", "transpose"])
 def test_features_of_a_row_are_those_of_the_program_alone(name: str) -> None:
-    for sketch in design_space(DAGS[name], H100).sketches[:2]:
+    for sketch in sketches_of(name)[:2]:
         genes = sample(sketch, 12, np.random.default_rng(0))
         together = extract(sketch, genes, H100)
         assert np.isfinite(together).all()

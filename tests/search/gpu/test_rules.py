@@ -18,8 +18,9 @@ from ansorc.search.space.genes import are_legal
 from ansorc.target import Target
 from ansorc.target.gpu_limits import launch_limits
 from tests.search import small_dags
-from tests.search.gpu.gpu_programs import H100, TESLA, check_threads
+from tests.search.gpu.gpu_programs import H100, TESLA, check_threads, sketches_of
 from tests.search.small_dags import DAGS
+from tests.support.nightly import also_nightly, amount, is_nightly
 
 LONG = {
     "softmax": small_dags.softmax(5, 150),
@@ -34,14 +35,15 @@ LONG = {
 """Reductions that the threads of a block make together."""
 
 
+@also_nightly
 @pytest.mark.parametrize("name", list(LONG))
 def test_threads_reduce_together(name: str) -> None:
     sketches = design_space(LONG[name], H100).sketches
     together = [s for s in sketches if any(isinstance(step, RFactor) for step in s.steps)]
     assert together
     assert len(together) < len(sketches)
-    for sketch in together[:4]:
-        for row in sample(sketch, 2, np.random.default_rng(3)):
+    for sketch in together[: amount(2, 4)]:
+        for row in sample(sketch, amount(1, 2), np.random.default_rng(3)):
             check_threads(LONG[name], steps(sketch, row))
 
 
@@ -50,24 +52,27 @@ def test_a_softmax_is_one_kernel_or_three() -> None:
     assert {len(kernels_of(sketch.state)) for sketch in spaces} == {1, 3}
 
 
+@also_nightly
 @pytest.mark.parametrize("name", list(DAGS))
 def test_programs_compute_what_is_defined(name: str) -> None:
-    for sketch in design_space(DAGS[name], H100).sketches[:2]:
+    """One that is drawn and one that is mutated, of two sketches; by default half of these."""
+    for number, sketch in enumerate(sketches_of(name)[:2]):
         genes = sample(sketch, 3, np.random.default_rng(3))
-        for row in (*genes[:1], *mutate(sketch, genes[1:2], np.random.default_rng(4))):
+        rows = [*genes[:1], *mutate(sketch, genes[1:2], np.random.default_rng(4))]
+        for row in rows if is_nightly() else rows[number : number + 1]:
             check_threads(DAGS[name], steps(sketch, row))
 
 
 @pytest.mark.parametrize("name", list(DAGS))
 def test_every_stage_with_work_is_bound(name: str) -> None:
-    for sketch in design_space(DAGS[name], H100).sketches:
+    for sketch in sketches_of(name):
         for kernel in kernels_of(sketch.state):
             assert kernel.is_bound or not kernel.root.op.axes
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv_layer", "softmax", "transpose"])
 def test_genes_and_steps_are_inverse(name: str) -> None:
-    for sketch in design_space(DAGS[name], H100).sketches[:2]:
+    for sketch in sketches_of(name)[:2]:
         genes = sample(sketch, 16, np.random.default_rng(0))
         for row in genes:
             found = encode(sketch, steps(sketch, row))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -16,6 +16,7 @@ from ansorc.search.measure.check import (
     reduction_length,
     tolerance,
 )
+from tests.support.nightly import examples
 
 
 def compare(actual: NDArray[np.generic], reference: Reference, allowed: Tolerance) -> Comparison:
@@ -43,7 +44,7 @@ def test_the_reduction_length_follows_the_chain_of_stages() -> None:
     assert reduction_length(matmul(8, 512), "D") == (512, 2)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10, nightly=25)
 @given(st.integers(0, 2**32), st.sampled_from([1, 7, 64, 1000, 5000]), st.sampled_from([1, -1]))
 def test_float32_sums_in_any_order_pass_and_a_missing_term_does_not(
     seed: int, length: int, direction: int

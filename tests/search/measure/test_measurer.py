@@ -35,8 +35,14 @@ OPTIONS = MeasureOptions(run=RUN, builders=1, batch=4, build_timeout_s=10.0)
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[Measurer]:
-    with Measurer(programs.task(), OPTIONS) as made:
+def workers() -> Iterator[Workers]:
+    with Workers(OPTIONS) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def measurer(workers: Workers) -> Iterator[Measurer]:
+    with Measurer(programs.task(), OPTIONS, workers=workers) as made:
         yield made
 
 
@@ -133,8 +139,8 @@ def test_equal_code_is_not_run_twice(measurer: Measurer) -> None:
     assert first.outcome == second.outcome
 
 
-def test_every_program_is_checked_however_slow_it_is() -> None:
-    with Measurer(programs.task(), OPTIONS, best_s=1e-9) as measurer:
+def test_every_program_is_checked_however_slow_it_is(workers: Workers) -> None:
+    with Measurer(programs.task(), OPTIONS, best_s=1e-9, workers=workers) as measurer:
         right, wrong = measurer.measure([programs.right(), programs.wrong()])
     assert right.measurement is not None
     assert right.measurement.stopped_early
@@ -152,12 +158,12 @@ def test_what_a_trial_costs_is_told_by_phase(measurer: Measurer) -> None:
     assert result.run.total_s < 1.0
 
 
-def test_cold_caches_make_a_kernel_of_loads_slower() -> None:
+def test_cold_caches_make_a_kernel_of_loads_slower(workers: Workers) -> None:
     medians: dict[str, tuple[float, float]] = {}
     candidate = programs.summing()
     for cache in ("warm", "cold"):
         options = replace(OPTIONS, run=replace(RUN, cache=cache))
-        with Measurer(programs.long_task(), options) as measurer:
+        with Measurer(programs.long_task(), options, workers=workers) as measurer:
             (result,) = measurer.measure([candidate])
             (ranked,) = measurer.rank([candidate])
         assert result.measurement is not None, result.failure
@@ -167,11 +173,11 @@ def test_cold_caches_make_a_kernel_of_loads_slower() -> None:
         assert cold > 1.3 * warm, "measured, and ranked"
 
 
-def test_with_cold_weights_constants_alone_are_read_from_memory() -> None:
+def test_with_cold_weights_constants_alone_are_read_from_memory(workers: Workers) -> None:
     medians: dict[bool, tuple[float, float]] = {}
     options = replace(OPTIONS, run=replace(RUN, cache="cold-weights"))
     for constant in (False, True):
-        with Measurer(programs.long_task(constant=constant), options) as measurer:
+        with Measurer(programs.long_task(constant=constant), options, workers=workers) as measurer:
             (result,) = measurer.measure([programs.summing()])
             (ranked,) = measurer.rank([programs.summing()])
         assert result.measurement is not None, result.failure
@@ -181,11 +187,11 @@ def test_with_cold_weights_constants_alone_are_read_from_memory() -> None:
         assert weights > 1.3 * activations, "measured, and ranked"
 
 
-def test_other_work_comes_between_calls_of_a_user() -> None:
+def test_other_work_comes_between_calls_of_a_user(workers: Workers) -> None:
     """1 MB of it leaves no data in a first cache, so loads take longer than back to back."""
     options = replace(OPTIONS, run=replace(RUN, cache="other-work", max_repeats=50))
     begin = time.monotonic()
-    with Measurer(programs.long_task(), options) as measurer:
+    with Measurer(programs.long_task(), options, workers=workers) as measurer:
         (result,) = measurer.measure([programs.summing()])
         (ranked,) = measurer.rank([programs.summing()])
     assert result.measurement is not None, result.failure
@@ -195,9 +201,11 @@ def test_other_work_comes_between_calls_of_a_user() -> None:
     assert time.monotonic() - begin > calls * GAP_S
 
 
-def test_a_program_is_timed_on_several_numbers_of_threads() -> None:
+def test_a_program_is_timed_on_several_numbers_of_threads(workers: Workers) -> None:
     rows = programs.parallel_rows()
-    with Measurer(programs.task(), replace(OPTIONS, run=replace(RUN, threads=0))) as measurer:
+    with Measurer(
+        programs.task(), replace(OPTIONS, run=replace(RUN, threads=0)), workers=workers
+    ) as measurer:
         found = measurer.time_threads(rows, (0, 2, 1))
         assert len(found) == 3
         assert all(0 < seconds < 0.1 for seconds in found)
@@ -228,19 +236,19 @@ def test_what_fails_meanwhile_ends_the_measuring(measurer: Measurer) -> None:
     assert all(result.measurement for result in measurer.measure([programs.right(27)]))
 
 
-def test_far_slower_than_the_best_is_given_up_after_one_repeat() -> None:
-    with Measurer(programs.task(), OPTIONS, best_s=1e-9) as measurer:
+def test_far_slower_than_the_best_is_given_up_after_one_repeat(workers: Workers) -> None:
+    with Measurer(programs.task(), OPTIONS, best_s=1e-9, workers=workers) as measurer:
         (result,) = measurer.measure([programs.right()])
     assert result.measurement is not None
     assert result.measurement.stopped_early
     assert len(result.measurement.seconds) == 1
 
 
-def test_the_same_failure_again_and_again_ends_the_run_with_its_text() -> None:
+def test_the_same_failure_again_and_again_ends_the_run_with_its_text(workers: Workers) -> None:
     options = replace(OPTIONS, identical_failures=6)
     seen: list[MeasureResult] = []
     with (
-        Measurer(programs.task(), options) as measurer,
+        Measurer(programs.task(), options, workers=workers) as measurer,
         pytest.raises(MeasureError, match=r"6 candidates in a row failed alike(.|\n)*Parse"),
     ):
         seen.extend(measurer.measure([ProgramText.of_function("nonsense")] * 50))
@@ -343,7 +351,9 @@ with Records.open(sys.argv[2]) as records, Measurer(task, OPTIONS) as measurer:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
+)
 def test_a_killed_tuner_leaves_no_process_and_a_readable_file(
     tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.search.record import Environment, Records
 from ansorc.search.record.salvage import salvage
 from ansorc.search.record.upkeep import merge, prune, verify
 from tests.search.record.examples import ELSEWHERE, HERE, record_of
+from tests.support.nightly import examples
 
 Change: TypeAlias = tuple[str, int, float | None, Environment, str, bool]
 CHANGES: st.SearchStrategy[list[Change]] = st.lists(
@@ -38,7 +39,7 @@ def kept(path: Path) -> list[tuple[object, ...]]:
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6, nightly=15)
 @given(CHANGES.filter(bool), CHANGES)
 def test_totals_are_what_counting_gives(first: list[Change], second: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -22,7 +22,7 @@ TARGET = machine("x86_64-linux-gnu -mcpu=znver4 -cores=2")
 SMALL = {"C2D": 3, "C3D": 3, "GRP": 3, "DIL": 3, "ConvLayer": 4}
 """The shapes that are drawn from, where it is not the first: those with a padding."""
 FEW = replace(PAPER, max_locations=16)
-FAST, MANY = 24, 10_000
+FAST, MANY = 8, 10_000
 
 
 def genotypes(dag: ComputeDAG, count: int, options: SearchOptions) -> Iterator[tuple[Step, ...]]:

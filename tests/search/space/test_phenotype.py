@@ -15,7 +15,7 @@ from ansorc.search.evolution.sampling import sample
 from ansorc.search.sketch import Sketch, generate, place_stages
 from ansorc.search.space import design_space, phenotype_keys, steps
 from ansorc.search.space.genes import table_of
-from tests.search.small_dags import DAGS, TARGET, matmul
+from tests.search.small_dags import TARGET, matmul, space_of
 
 
 def canonical_text(sketch: Sketch, row: np.ndarray) -> str:
@@ -36,7 +36,7 @@ def canonical_text(sketch: Sketch, row: np.ndarray) -> str:
 @pytest.mark.parametrize("name", ["matmul_odd", "conv1d", "max_pool", "softmax", "dense_gelu"])
 def test_equal_keys_mean_equal_programs(name: str) -> None:
     seen = 0
-    for sketch in design_space(DAGS[name], TARGET).sketches[:4]:
+    for sketch in space_of(name).sketches[:4]:
         genes = np.unique(sample(sketch, 150, np.random.default_rng(0)), axis=0)
         keys = phenotype_keys(sketch, genes)
         for key in np.unique(keys):
@@ -95,7 +95,7 @@ def texts_of(names: list[str], rows: int) -> dict[int, set[str]]:
     """The programs of random rows of all sketches of some computations, by key."""
     found: dict[int, set[str]] = {}
     for name in names:
-        for sketch in design_space(DAGS[name], TARGET).sketches:
+        for sketch in space_of(name).sketches:
             genes = sample(sketch, rows, np.random.default_rng(1))
             for key, row in zip(phenotype_keys(sketch, genes), genes, strict=True):
                 found.setdefault(int(key), set()).add(canonical_text(sketch, row))

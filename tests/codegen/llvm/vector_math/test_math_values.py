@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansorc.ir.operator import MATH_FUNCTIONS
@@ -19,6 +19,7 @@ from tests.codegen.llvm.vector_math.math_references import (
     exact,
     stated_errors,
 )
+from tests.support.nightly import examples
 
 INF, NAN = math.inf, math.nan
 ENDS: dict[str, list[tuple[float, float]]] = {
@@ -108,7 +109,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 SINGLES = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, nightly=150)
 @given(SINGLES, SINGLES)
 @example(-0.0, -3.0)
 @example(-8.0, 1 / 3)
@@ -122,7 +123,7 @@ def test_float32_power_of_any_pair(x: float, y: float) -> None:
         assert (errors32(found, wanted) <= STATED["pow", "float32"]).all()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, nightly=150)
 @given(FLOATS, st.floats(-1.2, 1.2))
 @example(1 + 2.0**-52, 1.0)
 def test_float64_power_of_any_pair(x: float, share: float) -> None:

@@ -46,7 +46,7 @@ def drawn(seed: int, count: int) -> list[ContribCase]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", [88, pytest.param(1500, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [44, pytest.param(1500, marks=pytest.mark.nightly)])
 def test_random_nodes_are_as_in_numpy(count: int) -> None:
     for case in drawn(1, count):
         assert_close(case, run_node(*model_of(case))[1], case.expected)

@@ -74,7 +74,7 @@ def found_of(case: ResizeCase) -> Array:
     return run_node(*model)[1][0]
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(3000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.nightly)])
 def test_random_nodes_read_the_elements_that_they_should(count: int) -> None:
     rng = np.random.default_rng(6)
     for _ in range(count):

@@ -4,13 +4,14 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.expr import Expr, Var, const
 from ansorc.ir.passes.gpu.elements import Meetings, Touch
+from tests.support.nightly import examples
 
 THREADS = {"t": 6, "u": 2}
 LOOPS = {"i": 3, "j": 4, "k": 5}
@@ -96,7 +97,7 @@ def meet(old: Access, new: Access) -> bool:
     return False
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, nightly=300)
 @given(accesses, st.one_of(st.none(), accesses))
 @example(replace(DIGITS, rows=5), DIGITS)  # of the shorter loop alone no two threads meet
 def test_no_meeting_is_missed(old: Access, new: Access | None) -> None:
@@ -106,7 +107,7 @@ def test_no_meeting_is_missed(old: Access, new: Access | None) -> None:
     assert said == meet(old, other)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, nightly=300)
 @given(accesses.filter(lambda access: access.guard[:2] == (0, 0)))
 def test_an_element_that_several_store_is_found(access: Access) -> None:
     first = {"i": 0, "j": 0, "k": 0}

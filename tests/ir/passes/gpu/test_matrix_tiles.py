@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
@@ -34,6 +34,7 @@ from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import matmul_dag, matrix_dag, matrix_matmul
 from tests.codegen.cuda.texts import changed
 from tests.codegen.cuda.wheels import needs_wheels
+from tests.support.nightly import examples
 
 rng = np.random.default_rng(0)
 SM_80 = Target.parse("cuda -arch=sm_80")
@@ -349,7 +350,7 @@ def test_a_missing_barrier_is_a_race() -> None:
 SIDES = st.sampled_from([(1, 1), (1, 2), (2, 1), (1, 3), (2, 2)])
 
 
-@settings(max_examples=4, deadline=None)
+@examples(2, nightly=4)
 @given(
     SIDES, SIDES, st.integers(0, 40), st.integers(0, 40), st.integers(1, 2), st.integers(0, 3),
     st.sampled_from(["mk,kn", "mk,nk", "km,kn", "km,nk"]),
