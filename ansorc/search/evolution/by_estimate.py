@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from ansorc.search.sketch.generate import generate
 from ansorc.search.space import Genes, are_legal, search_space, steps
 from ansorc.search.space.protocol import Budget, Pool, SketchPart, Structure, UntunedSearch
 from ansorc.target import Target
+
+Scored: TypeAlias = dict[bytes, tuple[Genes, float]]
+"""The genes and the cost that programs of a part have, by the genes before the estimate."""
 
 
 def best_by_estimate(untuned: UntunedSearch) -> Steps:
@@ -82,10 +86,11 @@ class EstimateSearch:
         """
         if part not in self.refined:
             pool, rng = self.draw(part), np.random.default_rng(0)
+            scored: Scored = {}
             budget, bests = self.untuned.budget, [pool.best]
             is_complete = all_programs(part.sketch, part.rows, DEFAULTS) is not None
             for _ in range(0 if is_complete or not part.sketch.variables else part.rounds):
-                pool = self._next(pool, rng)
+                pool = self._next(pool, rng, scored)
                 bests.append(pool.best)
                 before = bests[: -budget.patience]
                 if before and bests[-1] > budget.enough * before[-1]:
@@ -93,15 +98,23 @@ class EstimateSearch:
             self.refined[part] = pool
         return self.refined[part]
 
-    def _next(self, pool: Pool, rng: np.random.Generator) -> Pool:
-        """Return the best programs of a pool, and changed ones."""
+    def _next(self, pool: Pool, rng: np.random.Generator, scored: Scored) -> Pool:
+        """Return the best programs of a pool, and changed ones, scored once in all rounds."""
         budget = self.untuned.budget
         best = np.argsort(pool.costs, kind="stable")[: budget.survivors]
         parents = np.repeat(pool.genes[best], -(-budget.children // len(best)), axis=0)
         children = _with_fixed(pool.part, self.untuned.neighbours(pool.part, parents, rng))
-        new = self._score(pool.part, children)
-        genes = np.concatenate([pool.genes[best], new.genes])
-        return Pool(pool.part, genes, np.concatenate([pool.costs[best], new.costs]))
+        made = [child.tobytes() for child in children]
+        unscored = {program: row for row, program in enumerate(made) if program not in scored}
+        new = self._score(pool.part, children[list(unscored.values())])
+        scored |= zip(unscored, zip(new.genes, new.costs, strict=True), strict=True)
+        genes = np.array([scored[program][0] for program in made], dtype=np.int64)
+        costs = np.array([scored[program][1] for program in made])
+        return Pool(
+            pool.part,
+            np.concatenate([pool.genes[best], genes.reshape(children.shape)]),
+            np.concatenate([pool.costs[best], costs]),
+        )
 
     def _score(self, part: SketchPart, genes: Genes) -> Pool:
         if not len(genes):

@@ -95,8 +95,9 @@ class UntunedOnGpu:
 
     def choose(self, pool: Pool, count: int) -> Pool:
         """Return the programs of least time; of those as good one with wide accesses is taken."""
-        times = seconds_of(pool.part.sketch, pool.genes, NARROW)
-        return cheapest(Pool(pool.part, pool.genes, times), count)
+        is_near = pool.costs <= (1 + NARROW) * cheapest(pool, count).costs[-1]
+        genes = pool.genes[is_near]
+        return cheapest(Pool(pool.part, genes, seconds_of(pool.part.sketch, genes, NARROW)), count)
 
     def finish(self, steps: Steps, search: Callable[[UntunedSearch], Steps]) -> Steps:
         """Return the program as it is."""

@@ -157,3 +157,19 @@ def test_all_programs_are_scored_where_they_are_few() -> None:
     ((part, scored),) = untuned.scored.items()
     assert scored == len(search.draw(part).genes) < part.rows
     assert search.refine(part) is search.draw(part)
+
+
+def test_changed_programs_are_scored_once() -> None:
+    scored: list[Genes] = []
+
+    class Listed(EverySketch):
+        def estimate(self, part: SketchPart, genes: Genes) -> tuple[Genes, Float64Array]:
+            scored.append(genes)
+            return super().estimate(part, genes)
+
+    few = few_rows()
+    search = EstimateSearch(Listed(few.dag, few.target, rows=32, rounds=4))
+    (structure, *_) = few.structures(search.cost_of)
+    search.refine(SketchPart(structure.parts[0].sketch, 32, 4))
+    changed = np.concatenate(scored[1:])
+    assert len(np.unique(changed, axis=0)) == len(changed) > 32

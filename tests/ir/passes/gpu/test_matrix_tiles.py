@@ -34,7 +34,7 @@ from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import matmul_dag, matrix_dag, matrix_matmul
 from tests.codegen.cuda.texts import changed
 from tests.codegen.cuda.wheels import needs_wheels
-from tests.support.nightly import examples
+from tests.support.nightly import examples, sampled_pairs
 
 rng = np.random.default_rng(0)
 SM_80 = Target.parse("cuda -arch=sm_80")
@@ -105,8 +105,7 @@ def of_case(name: str) -> Schedule:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("run", RUNNERS.values(), ids=RUNNERS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "run"), sampled_pairs(list(CASES), list(RUNNERS.values())))
 def test_products(name: str, run: Callable[[Function, list[Array]], None]) -> None:
     layout = CASES[name][3].split(",")
     function = prepared(of_case(name))
