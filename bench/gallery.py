@@ -24,7 +24,7 @@ from ansorc.compare.workload_run import (
     ComparedWorkload,
     WorkloadTimes,
     compare_workload,
-    installed_peers,
+    find_peers,
 )
 from ansorc.lang.workload import load_workload
 from ansorc.search.programs import ProgramChoice
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--no-tuning", action="store_true")
     given = parser.parse_args()
     labels = {info.name: info.label for info in PEERS} | {"torch": "torch.compile"}
-    peers = [info for info in installed_peers()[0] if info.name in OTHERS]
+    peers = [info for info in find_peers()[0] if info.name in OTHERS]
     everyone: dict[str, list[float]] = {one: [] for one in OTHERS}
     with tempfile.TemporaryDirectory(prefix="ansorc-gallery-") as folder:
         path = Path(folder) / "gallery.py"

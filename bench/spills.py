@@ -13,7 +13,7 @@ from ansorc.codegen.inspect.assembly import Loop, innermost_loops
 from ansorc.codegen.llvm.binding import assembly
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.schedule import State, lower, replay
-from ansorc.search.programs import ProgramChoice, chosen_program
+from ansorc.search.programs import ProgramChoice, choose_program
 from ansorc.search.task import Task
 from ansorc.target import Target
 
@@ -31,7 +31,7 @@ def main(task: TaskOrNetworks, choice: ProgramChoice) -> None:
     """Print a line for each innermost loop of a workload's program, and the spills in all."""
     if not isinstance(task, Task):
         raise click.UsageError("name an operator, FILE:WORKLOAD: a network has many programs")
-    program = chosen_program(task, choice)
+    program = choose_program(task, choice)
     found = kernel_loops(replay(task.dag, program.steps), task.target, task.name)
     for loop in found:
         click.echo(f"{loop.name}, depth {loop.depth}: {loop.summary}")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 
 import ansorc as ac
-from ansorc.graph.cache_policy import recorded_choice
+from ansorc.graph.cache_policy import choose_recorded_policy
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
@@ -301,7 +301,7 @@ def choice_of(
         return ProgramChoice(records, threads, cast(CachePolicy, cache), use_default)
     choice = ProgramChoice(records, threads, use_default=use_default)
     networks = networks_of([workload])
-    return recorded_choice(networks, choice, _note) if networks else choice
+    return choose_recorded_policy(networks, choice, _note) if networks else choice
 
 
 def _note(sentence: str) -> None:

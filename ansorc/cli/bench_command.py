@@ -23,7 +23,7 @@ from ansorc.compare.workload_run import (
     WorkloadTimes,
     as_json,
     compare_workload,
-    installed_peers,
+    find_peers,
     relative_speeds,
 )
 from ansorc.graph.network import Network
@@ -119,7 +119,7 @@ def _array(text: str) -> tuple[str, Array]:
 
 def _choose_peers(text: str) -> list[PeerInfo]:
     """Return the named peers, or the installed ones; print which are not installed."""
-    there, missing = installed_peers()
+    there, missing = find_peers()
     if not text:
         for info in missing:
             click.echo(f"{info.label} is not installed; {info.install}", err=True)

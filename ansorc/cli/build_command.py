@@ -13,14 +13,14 @@ from ansorc.codegen.package.artifact import Artifact
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import (
     c_name,
-    chosen_for_all,
-    chosen_programs,
+    choose_programs,
+    choose_programs_of_all,
     compile_network,
     compile_variants,
-    tuned_share,
+    describe_tuned_share,
 )
 from ansorc.graph.shaped_networks import ShapedNetworks
-from ansorc.search.programs import ProgramChoice, chosen_program, compile_program
+from ansorc.search.programs import ProgramChoice, choose_program, compile_program
 from ansorc.target import Target
 
 
@@ -50,15 +50,15 @@ def build(
     if isinstance(workload, ShapedNetworks):
         title, origin, artifact = _build_variants(workload, choice, name, output, weights)
     elif isinstance(workload, Network):
-        programs = chosen_programs(workload, choice)
-        title, origin = name or c_name(workload.source.name), tuned_share(programs)
+        programs = choose_programs(workload, choice)
+        title, origin = name or c_name(workload.source.name), describe_tuned_share(programs)
         with task_progress(len(programs)) as tell:
             module = compile_network(workload, programs, title, tell)
         artifact = module.save(output or _default_file(title, workload.target), weights)
     else:
         if weights is not None:
             raise click.UsageError(f"--weights is for networks; '{workload.name}' is none")
-        program = chosen_program(workload, choice)
+        program = choose_program(workload, choice)
         title, origin = name or workload.name, program.origin
         path = output or _default_file(title, workload.target)
         artifact = compile_program(workload, program, title).save(path)
@@ -77,11 +77,11 @@ def _build_variants(
         raise click.UsageError(
             "--weights is for one shape: a library for several has their weights in it"
         )
-    programs = chosen_for_all(workload.networks, choice)
+    programs = choose_programs_of_all(workload.networks, choice)
     title = name or c_name(workload.variants.name)
     module = compile_variants(workload, programs, title)
     path = output or _default_file(title, workload.target)
-    return title, tuned_share(programs), module.save(path)
+    return title, describe_tuned_share(programs), module.save(path)
 
 
 def _default_file(title: str, target: Target) -> Path:

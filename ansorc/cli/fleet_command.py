@@ -76,7 +76,7 @@ def takes_fleet(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--build-on", metavar="NAME",
                   help="The label of devices that compile, for boards that cannot.")  # fmt: skip
     @wraps(command)
-    def measured(
+    def measure(
         *,
         fleet_at: str | None,
         device: str | None,
@@ -105,7 +105,7 @@ def takes_fleet(command: Callable[..., None]) -> Callable[..., None]:
                        f"{made.summary}", err=True)  # fmt: skip
             command(target=target, measurer=made, **given)
 
-    return measured
+    return measure
 
 
 def fleet_words() -> str:

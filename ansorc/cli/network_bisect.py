@@ -9,10 +9,10 @@ from ansorc.cli.exit_codes import FAILED
 from ansorc.codegen.base import backend_of
 from ansorc.graph.graph_bisect import GraphStage, bisect_rewrites
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs
+from ansorc.graph.network_build import choose_programs
 from ansorc.schedule import Names, lower, packings, replay
 from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions, Workers
-from ansorc.search.programs import Program, ProgramChoice
+from ansorc.search.programs import ChosenSchedule, ProgramChoice
 from ansorc.search.task import Task
 
 
@@ -30,7 +30,7 @@ def show_network_bisection(network: Network, choice: ProgramChoice) -> None:
     if obstacle:
         click.echo(f"its kernels cannot be run {obstacle}")
         return
-    programs = chosen_programs(network, choice)
+    programs = choose_programs(network, choice)
     options = MeasureOptions(RunOptions(threads=choice.threads), builders=1, batch=1)
     with Workers(options) as workers:
         for key, task in network.tasks.items():
@@ -47,7 +47,7 @@ def show_network_bisection(network: Network, choice: ProgramChoice) -> None:
     click.echo(f"and so is each of its {len(network.tasks)} kernels")
 
 
-def _source(task: Task, program: Program) -> ProgramText:
+def _source(task: Task, program: ChosenSchedule) -> ProgramText:
     return ProgramText.encode(program.steps, Names(task.dag))
 
 

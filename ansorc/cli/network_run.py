@@ -20,7 +20,7 @@ from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.errors import MeasureError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network, tuned_share
+from ansorc.graph.network_build import choose_programs, compile_network, describe_tuned_share
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
@@ -50,8 +50,8 @@ def run_network(
             raise click.UsageError(f"{library} is a kernel, no network")
         module, origin = loaded, f"built library {library}"
     else:
-        programs = chosen_programs(network, choice)
-        origin = tuned_share(programs)
+        programs = choose_programs(network, choice)
+        origin = describe_tuned_share(programs)
         with task_progress(len(programs)) as tell:
             module = compile_network(network, programs, on_task=tell)
     inputs = random_inputs(network.source, given)

@@ -129,8 +129,10 @@ def _show(results: Sequence[NetworkTuneResult]) -> None:
     for result in results:
         network = result.network
         if not math.isfinite(result.latency_s):
-            found = {one.task.key for one in tuning.results if one.best is not None}
-            tuned = sum(key in found for key in network.tasks)
+            tuned_keys = {
+                tuned_task.task.key for tuned_task in tuning.results if tuned_task.best is not None
+            }
+            tuned = sum(key in tuned_keys for key in network.tasks)
             click.echo(
                 f"{network.source.name}: {tuned} of {len(network.tasks)} kernels have a program so "
                 "far; the same command goes on"

@@ -9,7 +9,7 @@ import click
 from ansorc.codegen.base import NetworkSourceBackend, Source, backend_of
 from ansorc.graph.arena import place_in_arena
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network_plan
+from ansorc.graph.network_build import choose_programs, compile_network_plan
 from ansorc.graph.partition import least_bytes, lifetimes
 from ansorc.search.programs import ProgramChoice
 from ansorc.target import Target
@@ -44,7 +44,7 @@ def show_network(network: Network, choice: ProgramChoice, views: Sequence[str]) 
     source: Source = None
     for view in views or ("tasks",):
         if view in listings and source is None and isinstance(backend, NetworkSourceBackend):
-            plan = compile_network_plan(network, chosen_programs(network, choice))
+            plan = compile_network_plan(network, choose_programs(network, choice))
             source = backend.network_source(plan)
         if view in texts:
             click.echo(f"# {NETWORK_VIEWS[view]}\n{texts[view](network).rstrip()}")

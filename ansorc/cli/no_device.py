@@ -27,7 +27,7 @@ def takes_no_device(command: Callable[..., None]) -> Callable[..., None]:
                   help="For a GPU that is not here: rank programs by its model, compile the best "
                   f"({PROGRAMS}, or --trials), measure nothing and record nothing.")  # fmt: skip
     @wraps(command)
-    def ranked_or_tuned(
+    def rank_or_tune(
         workloads: list[TaskOrNetworks], *, no_device: bool, **given: Any
     ) -> None:  # fmt: skip
         if not no_device:
@@ -45,7 +45,7 @@ def takes_no_device(command: Callable[..., None]) -> Callable[..., None]:
             for network in networks_of([workload]):
                 _show_network(name, network)
 
-    return ranked_or_tuned
+    return rank_or_tune
 
 
 def _show(name: str, task: Task, ranking: DeviceRanking) -> None:

@@ -17,23 +17,25 @@ from ansorc.target.units import seconds_text
 _SHOWN_KEY = 12
 
 
-def find_record(place: RecordLocation, name: str, known: Task | None) -> tuple[Task, Record]:
+def find_record(location: RecordLocation, name: str, known: Task | None) -> tuple[Task, Record]:
     """Return the task and the record whose program key begins with `name`.
 
     `name` may be TASK/PROGRAM, with the beginning of the task's key. If several machines have
     records, the latest one is returned. `known` is the task, if the command line names it. Raise
     RecordError if there is not exactly one.
     """
-    if is_missing(place):
-        raise RecordError(f"there is no record file {place}; name an existing one with --records")
+    if is_missing(location):
+        raise RecordError(
+            f"there is no record file {location}; name an existing one with --records"
+        )
     task_key, _, program = name.rpartition("/")
-    with Records.open(place, read_only=True) as records:
+    with Records.open(location, read_only=True) as records:
         matches = records.starting(program, known.key if known else task_key)
         if not matches or not program:
             words = f" of '{known.name}'" if known else ""
             raise RecordError(
-                f"{place} has no record{words} whose program begins with '{program}'; "
-                f"see: ansorc records list {place} --task NAME"
+                f"{location} has no record{words} whose program begins with '{program}'; "
+                f"see: ansorc records list {location} --task NAME"
             )
         names = dict.fromkeys((record_.task_key, record_.program_key) for record_ in matches)
         if len(names) > 1:

@@ -16,12 +16,12 @@ from ansorc.cli.arguments import (
 )
 from ansorc.cli.network_run import run_network
 from ansorc.codegen.call.library import load_kernel
-from ansorc.compare.checked_run import checked_time
+from ansorc.compare.checked_run import check_and_time
 from ansorc.ir.aligned import Array
 from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.programs import (
     ProgramChoice,
-    chosen_program,
+    choose_program,
     compile_program,
     require_this_machine,
 )
@@ -58,11 +58,11 @@ def run(
     if library is not None:
         module, origin = load_kernel(library, verify=verify), f"built library {library}"
     else:
-        program = chosen_program(task, choice)
+        program = choose_program(task, choice)
         module, origin = compile_program(task, program), program.origin
     given = require_inputs([task.dag], inputs)
     rng = np.random.default_rng(_SEED)
-    checked = checked_time(task, module, rng, threads=choice.threads, given=given)
+    checked = check_and_time(task, module, rng, threads=choice.threads, given=given)
     click.echo(f"{task.name}: {origin}")
     click.echo(f"  right: the largest error is {checked.error:.2g} of what rounding explains "
                "(float64 reference)")  # fmt: skip

@@ -34,7 +34,7 @@ from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
 from ansorc.schedule import Names, State, Step, lower, packings, replay
 from ansorc.search.measure import ProgramText
-from ansorc.search.programs import ProgramChoice, chosen_program
+from ansorc.search.programs import ProgramChoice, choose_program
 from ansorc.search.record import Record
 from ansorc.search.sketch import generate
 from ansorc.search.space import sketch_rules
@@ -108,7 +108,7 @@ def show(
     else:
         task, record = workload, None
         _require_known(asked, task)
-        chosen = chosen_program(task, choice)
+        chosen = choose_program(task, choice)
         program = ShownProgram(task, lambda: chosen.steps)
         click.echo(f"# {task.name}: {chosen.origin}, for {task.target.text}")
     if bisect:

@@ -44,8 +44,8 @@ def train(files: tuple[RecordLocation, ...], output: Path, seed: int) -> None:
                    err=True)  # fmt: skip
     if len(data.samples) >= _ENOUGH_TO_TEST:
         folds = random_folds(len(data.samples), seed)
-        found = predictions(data.samples, folds, ["test"], growth)
-        _print(metrics(found.predicted, found.actual), len(found.actual))
+        predicted = predictions(data.samples, folds, ["test"], growth)
+        _print(metrics(predicted.predicted, predicted.actual), len(predicted.actual))
     else:
         click.echo(f"fewer than {_ENOUGH_TO_TEST}: too few to test how well it predicts")
     train_model(data.samples, growth).save(output)

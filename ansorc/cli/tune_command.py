@@ -74,7 +74,7 @@ def _tune_all(
     for workload in workloads:
         require(workload.target, options.cache)
     networks = networks_of(workloads)
-    if networks and any(isinstance(one, Task) for one in workloads):
+    if networks and any(isinstance(entry, Task) for entry in workloads):
         raise click.UsageError("tune networks together, or operators, but not both")
     if networks:
         tune_networks_showing(networks, options, scheduling)

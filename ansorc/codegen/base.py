@@ -42,7 +42,7 @@ class Capabilities:
     dot_products: bool = False
     """There is code for `Dot`, where the target has the instruction."""
     cold_caches: bool = False
-    """What a kernel reads can be evicted from the caches before it is timed."""
+    """Whether the data that a kernel reads can be evicted from the caches before it is timed."""
     device: bool = False
     """Kernels run on a device with a memory of its own: loaded ones are `DeviceKernel`s."""
     is_emulated: bool = False
@@ -50,7 +50,7 @@ class Capabilities:
     packs_constants: bool = False
     """Beside a kernel is code that lays its constants out as it reads them; else they stay."""
     alignment: int = ALIGNMENT
-    """Of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
+    """The alignment of the intermediate tensors of a network, in bytes: 64 or a multiple of it."""
     suffix: str = ".so"
     """The file name extension of the library that `save` writes by default."""
     obstacle: str = ""
@@ -314,11 +314,11 @@ class KernelResources:
     """Resources that the compiler gave one kernel of a GPU program."""
 
     registers: int
-    """Of a thread."""
+    """The registers of a thread."""
     spilled_bytes: int
-    """Of a thread: stored and loaded in local memory, as the code says it once."""
+    """Bytes of a thread: stored to and loaded from local memory, each access counted once."""
     shared_bytes: int
-    """Of a block."""
+    """The shared memory of a block."""
 
 
 @runtime_checkable

@@ -50,7 +50,7 @@ class DeviceArray:
     """In bytes; None: dense and row-major."""
     may_write: bool
     owner: object
-    """What has to live as long as this."""
+    """The object that has to live as long as this."""
     device: int | None = None
     """The device's number; None: only the driver knows."""
     stream: int | None = None
@@ -75,7 +75,7 @@ class DeviceArray:
 
 
 DeviceOperand: TypeAlias = Array | DeviceArray
-"""What a kernel of a device is called with; NumPy's arrays are copied there and back."""
+"""An argument of a kernel of a device; NumPy's arrays are copied there and back."""
 
 
 def device_array(value: object, stream: int = 0) -> DeviceArray | None:

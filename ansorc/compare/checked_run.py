@@ -32,10 +32,10 @@ class CheckedTime:
     peak_share: float
     """Its FLOP/s by what an FMA probe reached right before, the median of several pairs."""
     calls: CallTimes
-    """Of calls from Python."""
+    """The times of calls from Python."""
 
 
-def checked_time(
+def check_and_time(
     task: Task,
     module: Module,
     rng: np.random.Generator,
@@ -72,11 +72,11 @@ def checked_time(
     ]
     shares = [task.dag.flops / timing.median_s / peak for peak, timing in pairs]
     calls = call_times(partial(module, *packed, threads=threads), _CALLS_S)
-    timing = _joined([timing for _, timing in pairs])
+    timing = _join([timing for _, timing in pairs])
     return CheckedTime(timing, worst, statistics.median(shares), calls)
 
 
-def _joined(timings: list[Timing]) -> Timing:
+def _join(timings: list[Timing]) -> Timing:
     """One timing of the medians of several."""
     medians = [timing.median_s for timing in timings]
     low, median, high = statistics.quantiles(medians, n=4, method="inclusive")

@@ -32,7 +32,7 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(statistics.fmean(logarithms)) if logarithms else math.nan
 
 
-def paired_ratio(times: Sequence[float], others: Sequence[float]) -> float:
+def median_ratio(times: Sequence[float], others: Sequence[float]) -> float:
     """Return the median of other / time over the turns that both had.
 
     Within a turn both ran on the machine as it was then: its clock cancels out.

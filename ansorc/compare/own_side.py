@@ -8,12 +8,12 @@ from typing import Any
 
 from ansorc.codegen.call.timing import Timing
 from ansorc.compare.program import SideProgram
-from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, called_program
+from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, wrap_call
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network, tuned_share
+from ansorc.graph.network_build import choose_programs, compile_network, describe_tuned_share
 from ansorc.graph.onnx.importer import from_onnx
 from ansorc.ir.aligned import Array, aligned_empty
-from ansorc.search.programs import chosen_program, compile_program
+from ansorc.search.programs import choose_program, compile_program
 from ansorc.search.task import Task
 
 
@@ -24,17 +24,19 @@ def own_program(request: WorkloadRequest) -> Iterator[Make]:
 
 def _operator(request: WorkloadRequest) -> WorkloadProgram:
     task = Task.from_json(request.task)
-    program = chosen_program(task, request.choice)
+    program = choose_program(task, request.choice)
     module = compile_program(task, program)
-    weights = {one.name for one in task.dag.inputs if one.constant}
+    weights = {buffer.name for buffer in task.dag.inputs if buffer.constant}
     held: dict[str, Any] = {name: request.inputs[name] for name in weights}
     bound = module.bind(**held) if held else module
-    outs = {one.name: aligned_empty(one.shape, one.dtype.numpy) for one in task.dag.outputs}
-    given = {name: _aligned(array) for name, array in request.inputs.items()} | outs
-    arrays = [given[one.name] for one in task.dag.params if one.name not in weights]
+    outs = {
+        buffer.name: aligned_empty(buffer.shape, buffer.dtype.numpy) for buffer in task.dag.outputs
+    }
+    given = {name: _copy_to_cache_line(array) for name, array in request.inputs.items()} | outs
+    arrays = [given[buffer.name] for buffer in task.dag.params if buffer.name not in weights]
 
     run = partial(bound, *arrays, threads=request.choice.threads)
-    repeated = _repeated(bound.time, arrays, request)
+    repeated = _repeat_calls(bound.time, arrays, request)
     first = next(iter(outs.values()))
     return WorkloadProgram(
         SideProgram(program.origin, run, lambda: first, repeated), lambda: list(outs.values())
@@ -45,20 +47,20 @@ def _network(request: WorkloadRequest) -> WorkloadProgram:
     shapes = {name: array.shape for name, array in request.inputs.items()}
     graph = from_onnx(request.path, inputs=shapes, constants=dict(request.constants))
     network = Network.of(graph, "native")
-    chosen = chosen_programs(network, request.choice)
+    chosen = choose_programs(network, request.choice)
     module = compile_network(network, chosen)
     arrays = [request.inputs[name] for name in graph.inputs]
 
-    made = called_program(
-        "untuned default schedules" if request.choice.use_default else tuned_share(chosen),
+    made = wrap_call(
+        "untuned default schedules" if request.choice.use_default else describe_tuned_share(chosen),
         partial(module, *arrays, threads=request.choice.threads),
     )
-    repeated = _repeated(module.time, arrays, request)
+    repeated = _repeat_calls(module.time, arrays, request)
     program = SideProgram(made.program.name, made.program.run, made.program.output, repeated)
     return WorkloadProgram(program, made.outputs)
 
 
-def _repeated(
+def _repeat_calls(
     timed: Callable[..., Timing], arrays: Sequence[Array], request: WorkloadRequest
 ) -> Callable[[float], list[float]]:
     """Calls of a module, repeated by machine code for so many seconds: those of one."""
@@ -68,7 +70,7 @@ def _repeated(
     ]
 
 
-def _aligned(array: Array) -> Array:
+def _copy_to_cache_line(array: Array) -> Array:
     """A copy that begins on a cache line: a side may place its arrays."""
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array

@@ -1,4 +1,4 @@
-"""What a side computes with: a `SideProgram`, and how long its calls take."""
+"""The program of a side: a `SideProgram`, and how long its calls take."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SideProgram:
     """Seconds a call, of several batches of about so many seconds together: for sides that can
     repeat calls without the interpreter. None to be called from Python."""
     tuned_s: float = 0.0
-    """What was spent on tuning, in this run."""
+    """Seconds spent on tuning, in this run."""
     trials: int = 0
     """Programs that were measured for it, in earlier runs too."""
     is_limit: bool = False
@@ -69,21 +69,21 @@ class Clocked:
         "seconds": repeated without the interpreter where the side can; "called": back to back from
         Python; "spaced": from Python with other work between. A limit has the first alone.
         """
-        found = {"seconds": self.burst(seconds)}
+        times = {"seconds": self.burst(seconds)}
         if self.program.is_limit:
-            return found
+            return times
         run, has_own = self.program.run, self.program.time is not None
-        found["called"] = back_to_back(run, seconds) if has_own else found["seconds"]
-        return {**found, "spaced": with_other_work(run, seconds)}
+        times["called"] = back_to_back(run, seconds) if has_own else times["seconds"]
+        return {**times, "spaced": with_other_work(run, seconds)}
 
     def _first_calls(self) -> float:
         """Warm up, and learn how long a call takes: the least of three calls, of one if long."""
         if self.program.time is not None:
             return statistics.median(self.program.time(0.0))
-        first = self._timed()
-        return first if first > _LONG_S else min(self._timed() for _ in range(3))
+        first = self._time_call()
+        return first if first > _LONG_S else min(self._time_call() for _ in range(3))
 
-    def _timed(self) -> float:
+    def _time_call(self) -> float:
         begin = time.perf_counter()
         self.program.run()
         return time.perf_counter() - begin

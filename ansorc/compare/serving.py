@@ -16,7 +16,7 @@ from ansorc.compare.program import Unsupported
 _PR_SET_PDEATHSIG = 1
 JsonFields = dict[str, Any]
 Handlers: TypeAlias = Mapping[str, Callable[[JsonFields], JsonFields]]
-"""What answers a message, by its `do`."""
+"""Functions that answer messages, by the messages' `do`."""
 
 
 def gap(kind: str, words: str) -> JsonFields:

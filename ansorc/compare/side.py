@@ -38,13 +38,13 @@ class PeerInfo:
     """An entry of a table of sides."""
 
     name: str
-    """What `--peers` takes."""
+    """The name for `--peers`."""
     module: str
-    """What its process is started with."""
+    """The module that its process is started with."""
     label: str
     """In tables and charts."""
     install: str = ""
-    """What to do where it is missing."""
+    """Advice for a machine where it is missing."""
 
 
 class Gap(Exception):  # noqa: N818 - it is a result, not an error

@@ -21,7 +21,7 @@ class Turns:
     turns: int = 15
     min_turns: int = 5
     turn_s: float = 0.03
-    """What one side is timed for in a turn, about, in each way of calling."""
+    """Seconds for which a side is timed in a turn, about, in each way of calling."""
     enough_s: float = 60.0
     """After so long, no more than `min_turns` turns are begun."""
     patience_s: float = 900.0
@@ -30,20 +30,20 @@ class Turns:
 
 def take_turns(sides: Sequence[Side], plan: Turns) -> list[Medians | Gap]:
     """Return what each of `sides` took, or why it was given up; they have prepared the same."""
-    found: list[Medians | Gap] = [{} for _ in sides]
+    outcomes: list[Medians | Gap] = [{} for _ in sides]
     begin = time.monotonic()
     for turn in range(plan.turns):
         if turn >= plan.min_turns and time.monotonic() - begin > plan.enough_s:
             break
-        for place, side in enumerate(sides):
-            held = found[place]
+        for number, side in enumerate(sides):
+            held = outcomes[number]
             if isinstance(held, Gap):
                 continue
             try:
                 answer = side.ask({"do": "time", "seconds": plan.turn_s}, plan.patience_s)
             except Gap as gap:
-                found[place] = gap
+                outcomes[number] = gap
                 continue
             for way, times in answer.items():
                 held.setdefault(way, []).append(median(times))
-    return found
+    return outcomes

@@ -1,4 +1,4 @@
-"""What a side of `ansorc bench` is asked for, and what it makes of it."""
+"""The request to a side of `ansorc bench`, and the program that the side makes for it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ansorc.search.task import Task
 
 @dataclass(frozen=True)
 class WorkloadRequest:
-    """What a side is to make ready."""
+    """The workload that a side is to prepare."""
 
     path: Path
     """The Python file of an operator, or the ONNX file of a network."""
     name: str
-    """Of the operator; empty for a network."""
+    """The name of the operator; empty for a network."""
     task: str
     """The operator as `Task.to_json` wrote it; empty for a network."""
     inputs: Mapping[str, Array]
@@ -44,12 +44,12 @@ class WorkloadRequest:
         if not self.name:
             raise Unsupported(f"it reads no {self.path.suffix} files")
         held = runpy.run_path(str(self.path), run_name="ansorc_workload")
-        found = held.get(f"{self.name}_{suffix}")
-        if found is None:
+        value = held.get(f"{self.name}_{suffix}")
+        if value is None:
             raise Unsupported(
                 f"{self.path.name} has no '{self.name}_{suffix}'; write {wanted} there"
             )
-        return found
+        return value
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class WorkloadProgram:
 Make: TypeAlias = Callable[[], WorkloadProgram]
 
 
-def called_program(name: str, call: Callable[[], Any]) -> WorkloadProgram:
+def wrap_call(name: str, call: Callable[[], Any]) -> WorkloadProgram:
     """Return a program that calls a function whose result is an array or tensor, or several."""
     held: list[Any] = []
 
@@ -71,8 +71,8 @@ def called_program(name: str, call: Callable[[], Any]) -> WorkloadProgram:
         held[:] = [call()]
 
     def outputs() -> list[Array]:
-        found: Any = held[0]
-        several = cast("Sequence[Any]", found if isinstance(found, (tuple, list)) else (found,))
-        return [np.asarray(one) for one in several]
+        result: Any = held[0]
+        several = cast("Sequence[Any]", result if isinstance(result, (tuple, list)) else (result,))
+        return [np.asarray(output) for output in several]
 
     return WorkloadProgram(SideProgram(name, run, lambda: outputs()[0]), outputs)

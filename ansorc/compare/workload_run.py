@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from ansorc.compare.figures import largest_error, paired_ratio, quartiles
+from ansorc.compare.figures import largest_error, median_ratio, quartiles
 from ansorc.compare.side import Gap, PeerInfo, Side
 from ansorc.compare.turns import Turns, take_turns
 from ansorc.graph.graph_reference import run_reference
@@ -37,7 +37,7 @@ PEERS: tuple[PeerInfo, ...] = (
 )
 """Whom a workload is compared with, in the order of tables and pictures."""
 _NETWORK_TOLERANCE = 1e-4
-"""Of the largest element of an output: what float32 rounding makes of a deep network."""
+"""The share of an output's largest element that float32 rounding changes in a deep network."""
 _SEED = 1
 _SERVER = "ansorc.compare.workload_server"
 _DEFAULT = ProgramChoice(Path("tune.db"), 1, use_default=True)
@@ -45,7 +45,7 @@ _DEFAULT = ProgramChoice(Path("tune.db"), 1, use_default=True)
 
 @dataclass
 class SideTimes:
-    """What was measured of one side, or why nothing was. Seconds of a call, a median a turn."""
+    """Times of one side, or why there are none. Seconds of a call, a median a turn."""
 
     program: str = ""
     """How the side computed it."""
@@ -78,18 +78,18 @@ class WorkloadTimes:
 
     def ratio(self, side: str) -> float | None:
         """Return how many times as long calls of `side` take as ansorc's, back to back."""
-        own, other = self.sides[OWN.name], self.sides[side]
-        return paired_ratio(own.called, other.called) if own.called and other.called else None
+        ours, other = self.sides[OWN.name], self.sides[side]
+        return median_ratio(ours.called, other.called) if ours.called and other.called else None
 
 
 @dataclass(frozen=True)
 class ComparedWorkload:
-    """What is compared: the file, and the operator or network in it."""
+    """A workload to compare: the file, and the operator or network in it."""
 
     path: Path
     workload: Task | Network
     name: str = ""
-    """Of the operator in its file; empty for a network."""
+    """The name of the operator in its file; empty for a network."""
     constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
     """Inputs of a network that always have the same values."""
     choice: ProgramChoice = _DEFAULT
@@ -97,18 +97,18 @@ class ComparedWorkload:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """The title in tables."""
         return self.name or self.path.stem
 
 
-def installed_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
+def find_peers() -> tuple[list[PeerInfo], list[PeerInfo]]:
     """Return the peers whose packages are there, and those whose are not."""
     there = [info for info in PEERS if find_spec(info.module) is not None]
     return there, [info for info in PEERS if info not in there]
 
 
 def compare_workload(
-    one: ComparedWorkload,
+    compared: ComparedWorkload,
     peers: Sequence[PeerInfo],
     turns: Turns,
     say: Callable[[str], None],
@@ -118,51 +118,51 @@ def compare_workload(
     Each is a process of its own that stands still while it is not its turn, and its results are
     held against float64. `say` is told what goes on.
     """
-    found = WorkloadTimes(one.title)
+    times_of_sides = WorkloadTimes(compared.title)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorc-bench-")))
-        message, check = _prepared(one, directory)
+        message, check = _prepare(compared, directory)
         right = dict[str, Side]()
         for info in (OWN, *peers):
-            say(f"{one.title}: {info.label} prepares")
-            side = Side(info, one.choice.threads, directory / "sides.log", _SERVER)
+            say(f"{compared.title}: {info.label} prepares")
+            side = Side(info, compared.choice.threads, directory / "sides.log", _SERVER)
             stack.callback(side.end)
-            found.sides[info.name] = times = SideTimes()
+            times_of_sides.sides[info.name] = times = SideTimes()
             try:
                 answer = side.ask(message, turns.patience_s)
                 times.program, times.error = answer["program"], check(directory / "outputs.npz")
-                found.versions |= answer["versions"]
+                times_of_sides.versions |= answer["versions"]
                 right[info.name] = side
             except Gap as gap:
                 times.gap = _words(info, gap, directory / "sides.log")
-        say(f"{one.title}: timing in turns")
+        say(f"{compared.title}: timing in turns")
         for name, medians in zip(right, take_turns(list(right.values()), turns), strict=True):
-            times = found.sides[name]
+            times = times_of_sides.sides[name]
             if isinstance(medians, Gap):
                 times.gap = str(medians)
             else:
                 times.seconds, times.called = medians["seconds"], medians["called"]
                 times.spaced = medians["spaced"]
-    return found
+    return times_of_sides
 
 
-def as_json(found: Sequence[WorkloadTimes], threads: int) -> dict[str, object]:
+def as_json(results: Sequence[WorkloadTimes], threads: int) -> dict[str, object]:
     """Return all times, with the machine that they are of."""
     here = current_environment(threads)
     return {
         "cpu": here.cpu, "cores": here.cores, "threads": threads, "load": list(os.getloadavg()),
-        "workloads": [asdict(one) for one in found],
+        "workloads": [asdict(times) for times in results],
     }  # fmt: skip
 
 
-def relative_speeds(found: Sequence[WorkloadTimes]) -> list[tuple[str, str, float]]:
+def relative_speeds(results: Sequence[WorkloadTimes]) -> list[tuple[str, str, float]]:
     """Return (workload, side, speed of its calls) for a picture; 1 is the fastest side."""
     labels = {info.name: info.label for info in (OWN, *PEERS)}
     rows: list[tuple[str, str, float]] = []
-    for one in found:
-        times = {name: median(side.called) for name, side in one.sides.items() if side.called}
+    for workload in results:
+        times = {name: median(side.called) for name, side in workload.sides.items() if side.called}
         best = min(times.values(), default=0.0)
-        rows += [(one.name, labels[name], best / seconds) for name, seconds in times.items()]
+        rows += [(workload.name, labels[name], best / seconds) for name, seconds in times.items()]
     return rows
 
 
@@ -170,25 +170,25 @@ Check = Callable[[Path], float]
 """Returns the error of the results in a file; raises Gap if they are wrong."""
 
 
-def _prepared(one: ComparedWorkload, directory: Path) -> tuple[dict[str, object], Check]:
+def _prepare(compared: ComparedWorkload, directory: Path) -> tuple[dict[str, object], Check]:
     """The message to all sides, whose arrays are in files, and what judges their results."""
-    if isinstance(one.workload, Task):
-        task = one.workload
+    if isinstance(compared.workload, Task):
+        task = compared.workload
         drawn, references, roundings = draw_with_rounding(task, np.random.default_rng(_SEED))
         inputs = {buffer.name: a for buffer, a in zip(task.dag.inputs, drawn, strict=True)}
         check = _operator_check(task, references, roundings)
     else:
-        inputs = random_inputs(one.workload.source)
-        expected = run_reference(one.workload.source, inputs)
+        inputs = random_inputs(compared.workload.source)
+        expected = run_reference(compared.workload.source, inputs)
         check = _network_check(list(expected.values()))
     arrays = {f"input {name}": array for name, array in inputs.items()}
-    arrays |= {f"constant {name}": array for name, array in one.constants.items()}
+    arrays |= {f"constant {name}": array for name, array in compared.constants.items()}
     np.savez(directory / "arrays.npz", allow_pickle=False, **arrays)
     workload = {
-        "path": str(one.path.absolute()), "name": one.name,
-        "task": one.workload.to_json() if isinstance(one.workload, Task) else "",
-        "inputs": list(inputs), "constants": list(one.constants),
-        "choice": {**asdict(one.choice), "records": text_of(one.choice.records)},
+        "path": str(compared.path.absolute()), "name": compared.name,
+        "task": compared.workload.to_json() if isinstance(compared.workload, Task) else "",
+        "inputs": list(inputs), "constants": list(compared.constants),
+        "choice": {**asdict(compared.choice), "records": text_of(compared.choice.records)},
     }  # fmt: skip
     return {
         "do": "prepare", "workload": workload, "arrays": str(directory / "arrays.npz"),
@@ -201,8 +201,8 @@ def _operator_check(task: Task, references: Sequence[Array], roundings: Sequence
 
     def check(path: Path) -> float:
         worst = 0.0
-        for expectation, found in zip(expected, _results(path, references), strict=True):
-            verdict = expectation.compare(found)
+        for expectation, result in zip(expected, _results(path, references), strict=True):
+            verdict = expectation.compare(result)
             if verdict.complaint:
                 raise Gap("failed", verdict.complaint.replace("candidate rejected", "wrong"))
             worst = max(worst, verdict.max_error)
@@ -214,8 +214,8 @@ def _operator_check(task: Task, references: Sequence[Array], roundings: Sequence
 def _network_check(references: Sequence[Array]) -> Check:
     def check(path: Path) -> float:
         worst = 0.0
-        for expected, found in zip(references, _results(path, references), strict=True):
-            worst = max(worst, largest_error(found, expected))
+        for expected, result in zip(references, _results(path, references), strict=True):
+            worst = max(worst, largest_error(result, expected))
         if not worst <= _NETWORK_TOLERANCE:
             raise Gap("failed", f"wrong: its largest error is {worst:.2g} of the largest element")
         return worst
@@ -226,13 +226,13 @@ def _network_check(references: Sequence[Array]) -> Check:
 def _results(path: Path, references: Sequence[Array]) -> list[Array]:
     """The results in a file, in the shapes of the references; raise Gap for others."""
     with np.load(path) as held:
-        found = [held[name] for name in held.files]
+        results = [held[name] for name in held.files]
     path.unlink()
-    if [one.shape for one in found] != [one.shape for one in references]:
-        shapes = ", ".join(str(one.shape) for one in found)
-        wanted = ", ".join(str(one.shape) for one in references)
+    if [array.shape for array in results] != [array.shape for array in references]:
+        shapes = ", ".join(str(array.shape) for array in results)
+        wanted = ", ".join(str(array.shape) for array in references)
         raise Gap("failed", f"it returned {shapes}, not {wanted}")
-    return [np.ascontiguousarray(one) for one in found]
+    return [np.ascontiguousarray(array) for array in results]
 
 
 def _words(info: PeerInfo, gap: Gap, log: Path) -> str:

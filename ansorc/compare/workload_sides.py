@@ -17,7 +17,7 @@ import numpy as np
 
 from ansorc.compare.own_side import own_program
 from ansorc.compare.program import SideProgram, Unsupported, openvino_options
-from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, called_program
+from ansorc.compare.workload_request import Make, WorkloadProgram, WorkloadRequest, wrap_call
 from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
 
@@ -33,28 +33,28 @@ def numpy(request: WorkloadRequest) -> Iterator[Make]:
         if not request.name:
             raise
         dag = request.dag
-        yield lambda: called_program("the definition", lambda: evaluate(dag, arrays, np.float32))
+        yield lambda: wrap_call("the definition", lambda: evaluate(dag, arrays, np.float32))
         return
-    yield lambda: called_program(f"{request.name}_numpy", lambda: function(*arrays))
+    yield lambda: wrap_call(f"{request.name}_numpy", lambda: function(*arrays))
 
 
 def torch(request: WorkloadRequest) -> Iterator[Make]:
     """Yield what the user wrote, called eagerly."""
-    found = importlib.import_module("torch")
+    library = importlib.import_module("torch")
     function = request.beside("torch", "a function of its tensors that returns the result")
-    found.set_num_threads(request.choice.threads)
-    found.set_grad_enabled(False)
-    tensors = [found.from_numpy(array) for array in request.inputs.values()]
-    yield lambda: called_program("eager", lambda: function(*tensors))
+    library.set_num_threads(request.choice.threads)
+    library.set_grad_enabled(False)
+    tensors = [library.from_numpy(array) for array in request.inputs.values()]
+    yield lambda: wrap_call("eager", lambda: function(*tensors))
 
 
 def numba(request: WorkloadRequest) -> Iterator[Make]:
     """Yield what the user wrote; its first call compiles it."""
-    found = importlib.import_module("numba")
+    library = importlib.import_module("numba")
     function = request.beside("numba", "a function of its arrays that numba.njit compiles")
-    found.set_num_threads(request.choice.threads)
+    library.set_num_threads(request.choice.threads)
     arrays = list(request.inputs.values())
-    yield lambda: called_program("njit", lambda: function(*arrays))
+    yield lambda: wrap_call("njit", lambda: function(*arrays))
 
 
 def onnxruntime(request: WorkloadRequest) -> Iterator[Make]:
@@ -67,10 +67,10 @@ def onnxruntime(request: WorkloadRequest) -> Iterator[Make]:
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     held = {name: ort.OrtValue.ortvalue_from_numpy(a) for name, a in names.items()}
-    for one in session.get_inputs():
-        binding.bind_ortvalue_input(one.name, held[one.name])
-    for one in session.get_outputs():
-        binding.bind_output(one.name, "cpu")
+    for port in session.get_inputs():
+        binding.bind_ortvalue_input(port.name, held[port.name])
+    for port in session.get_outputs():
+        binding.bind_output(port.name, "cpu")
 
     def run(_held: object = held) -> None:  # a binding does not hold its arrays
         session.run_with_iobinding(binding)
@@ -85,10 +85,10 @@ def openvino(request: WorkloadRequest) -> Iterator[Make]:
     model, arrays = _model(request)
     core = ov.Core()
     read = core.read_model(model)
-    read.reshape({one.any_name: list(arrays[one.any_name].shape) for one in read.inputs})
+    read.reshape({port.any_name: list(arrays[port.any_name].shape) for port in read.inputs})
     options = openvino_options(request.choice.threads)
     call = core.compile_model(read, "CPU", options).create_infer_request()
-    tensors = {one.any_name: ov.Tensor(arrays[one.any_name]) for one in read.inputs}
+    tensors = {port.any_name: ov.Tensor(arrays[port.any_name]) for port in read.inputs}
     for name, tensor in tensors.items():
         call.set_tensor(name, tensor)
 
@@ -106,24 +106,24 @@ def _model(request: WorkloadRequest) -> tuple[bytes | str, Mapping[str, Array]]:
     nodes = request.beside("onnx", "the ONNX nodes that compute Y of its inputs, as text")
     onnx = importlib.import_module("onnx")
     dag = request.dag
-    data = [one for one in dag.inputs if not one.constant]
+    data = [buffer for buffer in dag.inputs if not buffer.constant]
     names = ["Y"] if len(dag.outputs) == 1 else [f"Y{n}" for n in range(len(dag.outputs))]
-    given = ", ".join(_declared(one.name, one.dtype.name, one.shape) for one in data)
+    given = ", ".join(_declare(buffer.name, buffer.dtype.name, buffer.shape) for buffer in data)
     made = ", ".join(
-        _declared(name, one.dtype.name, one.shape)
-        for name, one in zip(names, dag.outputs, strict=True)
+        _declare(name, buffer.dtype.name, buffer.shape)
+        for name, buffer in zip(names, dag.outputs, strict=True)
     )
     text = (f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> '
             f"{request.name} ({given}) => ({made}) {{ {nodes} }}")  # fmt: skip
     model = importlib.import_module("onnx.parser").parse_model(text)
-    for one in dag.inputs:
-        if one.constant:
-            array = request.inputs[one.name]
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, one.name))
-    return model.SerializeToString(), {one.name: request.inputs[one.name] for one in data}
+    for buffer in dag.inputs:
+        if buffer.constant:
+            array = request.inputs[buffer.name]
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, buffer.name))
+    return model.SerializeToString(), {buffer.name: request.inputs[buffer.name] for buffer in data}
 
 
-def _declared(name: str, kind: str, shape: Sequence[int]) -> str:
+def _declare(name: str, kind: str, shape: Sequence[int]) -> str:
     word = {"float32": "float", "float64": "double"}.get(kind, kind)
     return f"{word}[{','.join(map(str, shape))}] {name}"
 

@@ -126,7 +126,7 @@ def calibrate(
     return least
 
 
-def kept_together(
+def group_devices(
     devices: Sequence[tuple[str, Announcement]], like: Announcement | None = None
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the addresses of devices of one label that may measure for one task, and notes.
@@ -168,7 +168,7 @@ def _close_probes(
     """Return the largest group with close probes, that of `like` included, the fastest first."""
     ordered = sorted(members, key=lambda member: member[1].probe_s)
     runs = [
-        [one for one in ordered[first:] if one[1].probe_s <= least * (1 + MOST_DIFFERENCE)]
+        [entry for entry in ordered[first:] if entry[1].probe_s <= least * (1 + MOST_DIFFERENCE)]
         for first, least in enumerate(member[1].probe_s for member in ordered)
     ]
     if like is not None:

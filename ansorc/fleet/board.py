@@ -261,12 +261,12 @@ class BoardMeasurer(TaskMeasurer):
         compiled = [CompiledKernel.of(message) for _, message in kernels]
         with self._watch.phase("contest"):
             order = self._order(is_contest=True)
-            found = self._board.attempt(
+            answer = self._board.attempt(
                 self._task, self._options.seed, lambda bench: bench.rank(compiled, order)
             )
-        if isinstance(found, Failure):
-            return [MeasureResult(one, found) for one in candidates]
-        for (candidate, message), (outcome, cost) in zip(kernels, found, strict=True):
+        if isinstance(answer, Failure):
+            return [MeasureResult(each, answer) for each in candidates]
+        for (candidate, message), (outcome, cost) in zip(kernels, answer, strict=True):
             results.append(MeasureResult(candidate, outcome, build_cost_of(message), cost))
         return sorted(results, key=_rank_key)
 
@@ -278,10 +278,10 @@ class BoardMeasurer(TaskMeasurer):
         assert isinstance(built, Message)
         kernel, order = CompiledKernel.of(built), self._order()
         with self._watch.phase("run"):
-            found: tuple[Outcome, RunCost] | Failure = self._board.attempt(
+            answer: tuple[Outcome, RunCost] | Failure = self._board.attempt(
                 self._task, self._options.seed, lambda bench: bench.measure(kernel, order)
             )
-        outcome, cost = (found, RunCost()) if isinstance(found, Failure) else found
+        outcome, cost = (answer, RunCost()) if isinstance(answer, Failure) else answer
         if isinstance(outcome, Measurement):
             self.best_s = min(self.best_s or math.inf, outcome.median_s)
         return MeasureResult(candidate, outcome, build_cost_of(built), cost)

@@ -95,7 +95,7 @@ class BoardBench:
         self, kernels: Sequence[CompiledKernel], order: RunOrder
     ) -> list[tuple[Outcome, RunCost]]:
         """Check all kernels, then time those that are right in turns."""
-        trials = [self._try(one, order, is_timed=False) for one in kernels]
+        trials = [self._try(each, order, is_timed=False) for each in kernels]
         if self._runner.machine.emulated:
             return trials
         right = [n for n, (outcome, _) in enumerate(trials) if isinstance(outcome, Measurement)]
@@ -110,7 +110,9 @@ class BoardBench:
             n = right[report.program]
             trials[n] = self._failure(report), trials[n][1]
             return [
-                one for n, one in enumerate(trials) if n not in right or n == right[report.program]
+                each
+                for n, each in enumerate(trials)
+                if n not in right or n == right[report.program]
             ]
         for n, times in zip(right, report.times, strict=True):
             outcome, cost = trials[n]

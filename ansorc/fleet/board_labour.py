@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansorc.fleet.board import Board, BoardMeasurer
 from ansorc.fleet.device import measure_job
-from ansorc.fleet.jobs import TaskOrder, built_message, programs_of
+from ansorc.fleet.jobs import TaskOrder, answer_build, programs_of
 from ansorc.search.measure import Stopwatch
 from ansorc.search.measure.messages import Message
 
@@ -21,7 +21,7 @@ class BoardLabour:
         if job.text("kind") == "build":
             programs = programs_of(job)
             (reply,) = self._board.build(order.task, programs, order.options)
-            return built_message(job, reply)
+            return answer_build(job, reply)
         measurer = BoardMeasurer(self._board, order.task, order.options, 0.0, Stopwatch())
         return measure_job(job, measurer)
 

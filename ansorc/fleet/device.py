@@ -25,10 +25,10 @@ from ansorc.fleet.jobs import (
     ANSWER,
     JOB,
     TaskOrder,
-    built_message,
-    built_of,
+    answer_build,
     decode,
     fault_message,
+    find_build_answer,
     programs_of,
     results_message,
 )
@@ -161,7 +161,7 @@ def measure_job(job: Message, measurer: JobMeasurer) -> Message:
     programs, measurer.best_s = programs_of(job), job.number("best_s")
     if job.text("kind") == "rank":
         return results_message(job, measurer.rank(programs))
-    if (built := built_of(job)) is not None:
+    if (built := find_build_answer(job)) is not None:
         results = [measurer.measure_built(program, built) for program in programs]
         return results_message(job, results)
     return results_message(job, list(measurer.measure(programs)))
@@ -231,4 +231,4 @@ class Sandbox:
         (directory / "task.json").write_text(order.task.to_json())
         request = build_request(directory, program, order.options.build_timeout_s)
         ((_, reply),) = self._workers.builders.run([request])
-        return built_message(job, reply)
+        return answer_build(job, reply)

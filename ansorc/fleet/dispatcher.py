@@ -258,8 +258,8 @@ class Dispatcher(Generic[AnyOrder]):
     def _choose(self, job: _Job[AnyOrder]) -> DeviceState | None:
         able = self._able(job)
         fresh = [state for state in able if state.identity not in job.tried]
-        free = [one for one in fresh or able if len(one.attempts) < _JOBS_A_DEVICE]
-        return min(free, key=lambda one: (len(one.attempts), one.done), default=None)
+        free = [state for state in fresh or able if len(state.attempts) < _JOBS_A_DEVICE]
+        return min(free, key=lambda state: (len(state.attempts), state.done), default=None)
 
     def _able(self, job: _Job[AnyOrder]) -> list[DeviceState]:
         """Return the devices that may do a job: not those whose failure others have to confirm."""

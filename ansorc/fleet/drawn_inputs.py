@@ -20,7 +20,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.rounding import Bound, evaluate_with_rounding
 from ansorc.search.measure.check import Expectation, expectations
-from ansorc.search.measure.drawn_data import POSITIVE, drawn_array, value_spans
+from ansorc.search.measure.drawn_data import POSITIVE, draw_array, value_spans
 from ansorc.search.task import Task
 
 _SIGNED, _POSITIVE = 0, 1
@@ -57,8 +57,8 @@ class Draw:
         _, digits = _FLOATS[self.dtype.name]
         digits -= self.is_positive
         u = (mixed >> np.uint64(64 - digits)).astype(np.float64) / 2.0**digits
-        found = (1.0 + u) / 2.0 if self.is_positive else 2.0 * u - 1.0
-        return found.astype(self.dtype.numpy).reshape(shape)
+        numbers = (1.0 + u) / 2.0 if self.is_positive else 2.0 * u - 1.0
+        return numbers.astype(self.dtype.numpy).reshape(shape)
 
 
 def _mix(seed: int, count: int) -> NDArray[np.uint64]:
@@ -85,7 +85,7 @@ class DrawnTask:
         """Draw the inputs of `task`; positive ones where others give NaN or are refused."""
         spans, rng = value_spans(task.dag), np.random.default_rng(seed)
         sent = {
-            b.name: drawn_array(b, -1.0, spans.get(b.name), rng)
+            b.name: draw_array(b, -1.0, spans.get(b.name), rng)
             for b in task.dag.inputs
             if b.name in spans or b.is_sorted
         }
@@ -93,7 +93,7 @@ class DrawnTask:
         for is_positive in (False, True):
             if is_positive:  # boards draw no integers above 0
                 sent |= {
-                    b.name: drawn_array(b, POSITIVE, None, rng)
+                    b.name: draw_array(b, POSITIVE, None, rng)
                     for b in task.dag.inputs
                     if b.dtype.is_integer and b.name not in sent
                 }

@@ -190,7 +190,7 @@ class DaskConnection:
         )
         self._thread.start()
         try:
-            self._client = self._result(self._joined(address, timeout_s), 2 * timeout_s)
+            self._client = self._result(self._join(address, timeout_s), 2 * timeout_s)
         except ConnectionLost as error:
             self._stop()
             raise ConnectionLost(f"no scheduler answers at {address} ({error})") from error
@@ -267,7 +267,7 @@ class DaskConnection:
 
     # What follows runs in the thread of Dask.
 
-    async def _joined(self, address: str, timeout_s: float) -> Any:
+    async def _join(self, address: str, timeout_s: float) -> Any:
         client = distributed.Client(
             address, timeout=timeout_s, set_as_default=False, name="ansorc-tuner", asynchronous=True
         )
@@ -340,7 +340,7 @@ class DaskConnection:
                 values = await self._values(list(good.values()))
                 if len(values) < len(good):  # it does not say which
                     values = [await self._values([future]) for future in good.values()]
-                    values = [found[0] if found else None for found in values]
+                    values = [answer[0] if answer else None for answer in values]
                 answers = dict(zip(good, values, strict=True))
                 for key in jobs:
                     value = answers.get(key)

@@ -90,7 +90,7 @@ def programs_of(job: Message) -> list[ProgramText]:
     return [ProgramText(steps, function) for steps, function in rows]
 
 
-def built_of(job: Message) -> Message | None:
+def find_build_answer(job: Message) -> Message | None:
     """Return the builder's answer in a job, or None if it is to be built where it is measured."""
     fields = job.fields.get("built")
     return Message(cast("dict[str, object]", fields), job.blob) if fields else None
@@ -124,7 +124,7 @@ def results_of(answer: Message) -> list[MeasureResult]:
     return results
 
 
-def built_message(job: Message, reply: Message | Failure) -> Message:
+def answer_build(job: Message, reply: Message | Failure) -> Message:
     """Return the answer to a job that built: object code, or results that say why there is none."""
     failure = reply if isinstance(reply, Failure) else failure_of(reply)
     if failure is not None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ansorc.fleet.announcement import PURPOSE, Announcement, Presence, kept_together
+from ansorc.fleet.announcement import PURPOSE, Announcement, Presence, group_devices
 from ansorc.fleet.signing import FleetKey, SignatureError
 
 _MOST_PAST = 1000
@@ -131,7 +131,7 @@ class Members:
         for state in self._devices.values():
             self._wait_for_others(state, announced[state.address])
         mine = [(state.address, state.announcement) for state in self._of(self.label)]
-        self._kept, notes = kept_together(sorted(mine, key=lambda device: device[0]), self.like)
+        self._kept, notes = group_devices(sorted(mine, key=lambda device: device[0]), self.like)
         if self.like is None and self._kept:
             self.like = self.measuring[0].announcement
         for note in notes:

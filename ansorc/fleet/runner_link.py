@@ -99,17 +99,17 @@ class RunnerLink:
             self._send(Frame(kind, self._number, payload).encode(), deadline)
             answer = self._receive(deadline, timeout_s)
         except FrameError as error:
-            raise self._lost_error(str(error)) from error
+            raise self._make_lost_error(str(error)) from error
         except (BrokenPipeError, ConnectionError) as error:
-            raise self._lost_error("it does not read any more") from error
+            raise self._make_lost_error("it does not read any more") from error
         if answer.kind == ERROR and answer.number in (0, self._number):
             (why,) = struct.unpack_from("<I", answer.payload)
             words = answer.payload[4:].decode(errors="replace")
             if why in (Refusal.NO_FRAME, Refusal.VERSION, Refusal.NO_REQUEST):
-                raise self._lost_error(f"it says: {words}")
+                raise self._make_lost_error(f"it says: {words}")
             raise RefusedError(why, words)
         if (answer.kind, answer.number) != (kind | ANSWER, self._number):
-            raise self._lost_error(
+            raise self._make_lost_error(
                 f"answer {answer.kind:#x} to request {self._number}, {kind.name}"
             )
         return answer.payload
@@ -137,10 +137,10 @@ class RunnerLink:
     def _receive(self, deadline: float, timeout_s: float) -> Frame:
         while (frame := self._decoder.next()) is None:
             if not self._wait(self._answers.fileno(), selectors.EVENT_READ, deadline):
-                raise self._lost_error(f"no answer for {timeout_s:.0f} s")
+                raise self._make_lost_error(f"no answer for {timeout_s:.0f} s")
             data = os.read(self._answers.fileno(), _CHUNK_BYTES)
             if not data:
-                raise self._lost_error("its output has ended")
+                raise self._make_lost_error("its output has ended")
             self.bytes_received += len(data)
             self._decoder.feed(data)
         return frame
@@ -152,10 +152,10 @@ class RunnerLink:
             if selector.select(max(0.0, deadline - time.monotonic())):
                 return True
         if event == selectors.EVENT_WRITE:
-            raise self._lost_error("it did not read the request in time")
+            raise self._make_lost_error("it did not read the request in time")
         return False
 
-    def _lost_error(self, what: str) -> LinkError:
+    def _make_lost_error(self, what: str) -> LinkError:
         """Return the error, with the last words of the command."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST_S)

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ansorc.errors import OptionError
-from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, kept_together
+from ansorc.fleet.announcement import PURPOSE, Announcement, DeviceReport, group_devices
 from ansorc.fleet.connection import Connection, ConnectionLost
 from ansorc.fleet.fleet import connect
 from ansorc.fleet.signing import FleetKey, SignatureError
@@ -98,7 +98,7 @@ def fleet_status(connection: Connection, key: FleetKey) -> list[DeviceStatus]:
         labels[known[address].label].append((address, known[address]))
     apart: dict[str, str] = {}
     for devices in labels.values():
-        kept, notes = kept_together(devices)
+        kept, notes = group_devices(devices)
         others = [address for address, _ in devices if address not in kept]
         apart |= dict(zip(others, notes, strict=True))
     statuses: list[DeviceStatus] = []

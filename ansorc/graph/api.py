@@ -16,13 +16,13 @@ from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.errors import OptionError
-from ansorc.graph.cache_policy import common_cache_policy, recorded_choice
+from ansorc.graph.cache_policy import choose_recorded_policy, common_cache_policy
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import (
-    chosen_for_all,
-    chosen_programs,
+    choose_programs,
+    choose_programs_of_all,
     compile_network,
     compile_variants,
 )
@@ -35,7 +35,7 @@ from ansorc.search.live_line import NotebookLine
 from ansorc.search.machines import OtherMachines
 from ansorc.search.measure import MeasuredCall
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
-from ansorc.search.programs import ProgramChoice, chosen_program, compile_operator, compile_program
+from ansorc.search.programs import ProgramChoice, choose_program, compile_operator, compile_program
 from ansorc.search.record import parse_record_uri
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
@@ -92,8 +92,8 @@ def build(
 
     Without `records` a ComputeDAG, a Task and the tasks of a network get the untuned default
     schedule, else the best program in that file; tasks of a network that have none there keep the
-    default. Of a network they were measured in the caches that `recorded_choice` names, of a task
-    as `measure` says, which is what `tune` was told. `target` is
+    default. Of a network they were measured in the caches that `choose_recorded_policy` names, of
+    a task as `measure` says, which is what `tune` was told. `target` is
     the task's, else "native", unless given. Places in tensors that come from data are checked when
     the program runs, unless `check_indices` is false; then they may be read wherever they are.
     Raise TargetError or BuildError for what cannot be
@@ -106,11 +106,11 @@ def build(
     )  # fmt: skip
     if isinstance(program, GraphVariants):
         shaped = ShapedNetworks.of(program, "native" if target is None else target)
-        choice = recorded_choice(shaped.networks, choice)
-        return compile_variants(shaped, chosen_for_all(shaped.networks, choice), name)
+        choice = choose_recorded_policy(shaped.networks, choice)
+        return compile_variants(shaped, choose_programs_of_all(shaped.networks, choice), name)
     if isinstance(program, Graph):
         network = Network.of(program, "native" if target is None else target)
-        programs = chosen_programs(network, recorded_choice([network], choice))
+        programs = choose_programs(network, choose_recorded_policy([network], choice))
         return compile_network(network, programs, name)
     if records is None or isinstance(program, State):
         return compile_operator(program, target, name, check_indices=check_indices)
@@ -118,7 +118,7 @@ def build(
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program.dag if isinstance(program, Task) else program
     task = Task(dag, default_target if target is None else target, name or title)
-    return compile_program(task, chosen_program(task, choice))
+    return compile_program(task, choose_program(task, choice))
 
 
 class NetworkSettings(TuneSettings, total=False):

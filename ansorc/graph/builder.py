@@ -48,7 +48,7 @@ class GraphBuilder:
     def __init__(self, name: str = "network") -> None:
         self.name = name
         self.source = ""
-        """What the nodes that are added come from, for messages."""
+        """The origin of the nodes that are added, for messages."""
         self._inputs: dict[str, TensorType] = {}
         self._constants: dict[str, Array] = {}
         self._types: dict[str, TensorType] = {}
@@ -189,7 +189,7 @@ class GraphBuilder:
         """Make up none of `names` for tensors that get no name."""
         self._reserved.update(names)
 
-    def renamed(self, old: str, new: str) -> str:
+    def rename(self, old: str, new: str) -> str:
         """Give the result `old` of a node another name and return it; `new` must be free.
 
         Inputs and constants, and results that are called `new` already for another purpose, keep

@@ -12,7 +12,7 @@ from ansorc.graph.arena import place_in_arena
 from ansorc.graph.network import Network
 from ansorc.graph.partition import lifetimes
 from ansorc.search.measure import CachePolicy
-from ansorc.search.programs import ProgramChoice, recorded_environment
+from ansorc.search.programs import ProgramChoice, find_environment
 from ansorc.search.record import Records, is_missing
 
 
@@ -26,7 +26,7 @@ def cache_policy_of(network: Network) -> CachePolicy:
     """
     machine = network.target.real
     can_evict = backend_of(machine).capabilities(machine).cold_caches
-    fits = used_bytes(network) <= machine.last_cache_bytes
+    fits = count_bytes(network) <= machine.last_cache_bytes
     return "cold-weights" if can_evict and not fits else "warm"
 
 
@@ -40,7 +40,7 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=4)
 
 
-def recorded_choice(
+def choose_recorded_policy(
     networks: Sequence[Network], choice: ProgramChoice, tell: Callable[[str], None] = _warn
 ) -> ProgramChoice:
     """Return `choice` with the cache policy whose records `networks` are built from.
@@ -54,7 +54,7 @@ def recorded_choice(
         with Records.open(choice.records, create=False) as records:
             for policy in (preferred, *get_args(CachePolicy)):
                 wanted = replace(choice, cache=policy)
-                environment = recorded_environment(list(tasks.values()), wanted, records)
+                environment = find_environment(list(tasks.values()), wanted, records)
                 recorded = sum(records.best(key, environment) is not None for key in tasks)
                 if recorded and policy != preferred:
                     tell(
@@ -67,7 +67,7 @@ def recorded_choice(
     return replace(choice, cache=preferred)
 
 
-def used_bytes(network: Network) -> int:
+def count_bytes(network: Network) -> int:
     """Return the bytes of the weights that kernels read and of the arena."""
     graph, partition = network.graph, network.partition
     roots = {partition.root(name) for group in partition.groups for name in group.inputs}

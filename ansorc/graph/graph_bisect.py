@@ -9,7 +9,7 @@ import numpy as np
 
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
-from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 
@@ -35,7 +35,7 @@ def bisect_rewrites(
     called for each stage that was. Raise InternalError for a rewrite that fails.
     """
     stages: list[GraphStage] = []
-    optimized(graph, trace=lambda name, made: stages.append(GraphStage(name, made)))
+    optimize_graph(graph, trace=lambda name, made: stages.append(GraphStage(name, made)))
     inputs = random_inputs(graph)
     expected = run_reference(graph, inputs)
 

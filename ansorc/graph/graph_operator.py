@@ -1,4 +1,4 @@
-"""What a node of a graph computes: a definition of the DSL, under a name."""
+"""The operator of a node of a graph: a definition of the DSL, under a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph means, computed node by node by NumPy in double precision."""
+"""The reference results of a graph, computed node by node by NumPy in double precision."""
 
 from __future__ import annotations
 

@@ -88,9 +88,9 @@ def parse_graph_text(text: str) -> GraphText:
         if outputs is not None:
             raise line.error("nothing may follow the line 'return …'")
         if line.accept("input"):
-            key, inputs[key] = line.declared({*inputs, *constants})
+            key, inputs[key] = line.declaration({*inputs, *constants})
         elif line.accept("constant"):
-            key, kind = line.declared({*inputs, *constants})
+            key, kind = line.declaration({*inputs, *constants})
             line.require("sha256")
             constants[key] = (kind, line.digest())
         elif line.accept("return"):
@@ -156,7 +156,7 @@ class _GraphLine:
             names.append(self.name())
         return tuple(names)
 
-    def declared(self, taken: set[str]) -> tuple[str, TensorType]:
+    def declaration(self, taken: set[str]) -> tuple[str, TensorType]:
         """Read a name that is not `taken`, and its type; return both."""
         start = self._at
         name = self.name()

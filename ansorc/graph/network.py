@@ -13,7 +13,7 @@ from ansorc.codegen.base import backend_of
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph
 from ansorc.graph.partition import GraphPartition, partition
-from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.verify import verify_partition
 from ansorc.ir import notebook
 from ansorc.ir.dump import DumpFolder, dump_folder
@@ -46,7 +46,7 @@ class Network:
         dump = dump_folder(graph.name)
         if dump is not None:
             dump.write("imported", graph.to_text())
-        rewritten = optimized(graph, dump=dump)
+        rewritten = optimize_graph(graph, dump=dump)
         cut = partition(rewritten)
         verify_partition(rewritten, cut)
         if dump is not None:

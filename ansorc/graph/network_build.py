@@ -17,17 +17,17 @@ from ansorc.graph.network_plan import compile_kernel, plan_networks
 from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.search.default_programs import default_programs
 from ansorc.search.programs import (
-    Program,
+    ChosenSchedule,
     ProgramChoice,
+    find_environment,
     program_key,
-    recorded_environment,
-    recorded_program,
+    program_of_record,
 )
 from ansorc.search.record import KernelThreads, Records, is_missing
 from ansorc.search.task import Task
 
 
-def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
+def choose_programs(network: Network, choice: ProgramChoice) -> Mapping[str, ChosenSchedule]:
     """Return the program of each task, by its key: the best record, else the untuned default.
 
     Raise RecordError if the file is missing, or holds no checked program of any of the tasks for
@@ -41,16 +41,18 @@ def chosen_programs(network: Network, choice: ProgramChoice) -> Mapping[str, Pro
     return {key: replace(program, check_indices=False) for key, program in programs.items()}
 
 
-def chosen_for_all(networks: Iterable[Network], choice: ProgramChoice) -> Mapping[str, Program]:
-    """Return the programs of the tasks of all networks, by their keys; see `chosen_programs`."""
+def choose_programs_of_all(
+    networks: Iterable[Network], choice: ProgramChoice
+) -> Mapping[str, ChosenSchedule]:
+    """Return the programs of the tasks of all networks, by their keys; see `choose_programs`."""
     return {
         key: program
         for network in networks
-        for key, program in chosen_programs(network, choice).items()
+        for key, program in choose_programs(network, choice).items()
     }
 
 
-def tuned_share(programs: Mapping[str, Program]) -> str:
+def describe_tuned_share(programs: Mapping[str, ChosenSchedule]) -> str:
     """Return how many of the programs are tuned, for people."""
     tuned = sum(program.is_tuned for program in programs.values())
     return f"{tuned} of {len(programs)} tasks tuned"
@@ -58,7 +60,7 @@ def tuned_share(programs: Mapping[str, Program]) -> str:
 
 def compile_network(
     network: Network,
-    programs: Mapping[str, Program],
+    programs: Mapping[str, ChosenSchedule],
     name: str = "",
     on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkModule:
@@ -71,7 +73,7 @@ def compile_network(
 
 def compile_network_plan(
     network: Network,
-    programs: Mapping[str, Program],
+    programs: Mapping[str, ChosenSchedule],
     name: str = "",
     on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkPlan:
@@ -81,7 +83,7 @@ def compile_network_plan(
 
 def compile_variants(
     shaped: ShapedNetworks,
-    programs: Mapping[str, Program],
+    programs: Mapping[str, ChosenSchedule],
     name: str = "",
     on_task: Callable[[Task], None] = lambda _: None,
 ) -> NetworkVariants:
@@ -96,7 +98,7 @@ def compile_variants(
 
 def _plan(
     networks: Mapping[str, Network],
-    programs: Mapping[str, Program],
+    programs: Mapping[str, ChosenSchedule],
     on_task: Callable[[Task], None],
 ) -> tuple[NetworkPlan, ...]:
     """Return the plans of networks by their names in C, which share weights and kernels."""
@@ -106,7 +108,7 @@ def _plan(
 
 
 def with_threads(
-    plan: NetworkPlan, network: Network, programs: Mapping[str, Program]
+    plan: NetworkPlan, network: Network, programs: Mapping[str, ChosenSchedule]
 ) -> NetworkPlan:
     """Return the plan whose kernels have the threads of their programs."""
     pairs = zip(plan.calls, network.task_of, strict=True)
@@ -116,7 +118,7 @@ def with_threads(
 
 def _compile_tasks(
     networks: Iterable[Network],
-    programs: Mapping[str, Program],
+    programs: Mapping[str, ChosenSchedule],
     on_task: Callable[[Task], None],
 ) -> dict[str, Compiled]:
     """Return the kernels of all tasks, by their keys."""
@@ -136,19 +138,19 @@ def c_name(name: str) -> str:
     return word if word and not word[0].isdigit() else f"net_{word}".rstrip("_")
 
 
-def _read_recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Program]:
+def _read_recorded(network: Network, choice: ProgramChoice) -> Mapping[str, ChosenSchedule]:
     """Return the best recorded program of each task, or the default of one that has none."""
     advice = "run `ansorc tune` first, or use --default for untuned schedules"
     if is_missing(choice.records):
         raise RecordError(f"there is no record file {choice.records}; {advice}")
-    recorded: dict[str, Program] = {}
+    recorded: dict[str, ChosenSchedule] = {}
     with Records.open(choice.records, create=False) as records:
-        environment = recorded_environment(list(network.tasks.values()), choice, records)
+        environment = find_environment(list(network.tasks.values()), choice, records)
         threads = records.threads(environment)
         for key, task in network.tasks.items():
             best = records.best(key, environment)
             if best is not None:
-                recorded[key] = recorded_program(task, best)
+                recorded[key] = program_of_record(task, best)
     if not recorded:
         raise RecordError(
             f"{choice.records} holds no measured program of '{network.source.name}' for "
@@ -162,14 +164,16 @@ def _read_recorded(network: Network, choice: ProgramChoice) -> Mapping[str, Prog
 
 def _make_default(
     network: Network, choice: ProgramChoice, known: Container[str] = ()
-) -> dict[str, Program]:
+) -> dict[str, ChosenSchedule]:
     """Return the untuned programs of those tasks that are not in `known`."""
     missing = {key: task for key, task in network.tasks.items() if key not in known}
     programs = default_programs([task.with_threads(choice.threads) for task in missing.values()])
     return dict(zip(missing, programs, strict=True))
 
 
-def _limit_threads(task: Task, program: Program, known: Mapping[str, KernelThreads]) -> Program:
+def _limit_threads(
+    task: Task, program: ChosenSchedule, known: Mapping[str, KernelThreads]
+) -> ChosenSchedule:
     """Return the program with the threads that were measured for it; all if none were."""
     measured = known.get(task.key)
     if measured is None or measured.program_key != program_key(task, program):

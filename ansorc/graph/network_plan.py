@@ -22,18 +22,18 @@ from ansorc.graph.arena import place_in_arena
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.network import Network
 from ansorc.graph.partition import lifetimes
-from ansorc.graph.weight_placement import PlacedWeights, merged_equal, place_weights
+from ansorc.graph.weight_placement import PlacedWeights, merge_equal, place_weights
 from ansorc.ir.dump import DumpFolder
 from ansorc.schedule import lower, packings, replay
 from ansorc.schedule.dump import write_schedule
-from ansorc.search.programs import Program
+from ansorc.search.programs import ChosenSchedule
 from ansorc.search.task import Task
 
 _LOG = logging.getLogger(__name__)
 
 
 def compile_kernel(
-    task: Task, program: Program, name: str, dump: DumpFolder | None = None
+    task: Task, program: ChosenSchedule, name: str, dump: DumpFolder | None = None
 ) -> Compiled:
     """Return the kernel of `program`, called `name`, without packers; raise BuildError.
 
@@ -63,10 +63,10 @@ def plan_networks(
         name: _Planning(network, {key: kernels[key] for key in network.tasks})
         for name, network in networks.items()
     }
-    placed = [planning.placed() for planning in plannings.values()]
+    placed = [planning.place_arguments() for planning in plannings.values()]
     weights = [argument for places in placed for argument in places if isinstance(argument, Weight)]
     if len(networks) > 1:
-        weights = merged_equal(weights)
+        weights = merge_equal(weights)
     first = next(iter(networks.values()))
     stored = place_weights(weights, first.target, first.dump)
     rest = iter(weights)
@@ -91,7 +91,7 @@ def plan_bound_network(
 ) -> NetworkPlan:
     """Return the plan of `network` whose weights lie where `bind` puts them in this process."""
     planning = _Planning(network, {key: kernels[key] for key in network.tasks})
-    placed = planning.placed()
+    placed = planning.place_arguments()
     weights = [argument for argument in placed if isinstance(argument, Weight)]
     bound = bind(weights)
     numbers = {id(w): n for n, w in enumerate({id(w): w for w in bound}.values())}
@@ -120,12 +120,12 @@ class _Planning:
         self._outputs = {name: index for index, name in enumerate(roots)}
         self._weights: dict[tuple[str, object], Weight] = {}
 
-    def placed(self) -> list[BufferSlot | Weight]:
+    def place_arguments(self) -> list[BufferSlot | Weight]:
         """Return the places of the arguments of all calls; in place of weights, the weights."""
         return [
-            place
+            argument
             for group, task in self._network.task_of
-            for place in self._arguments(group, self._kernels[task.key])
+            for argument in self._arguments(group, self._kernels[task.key])
         ]
 
     def plan(self, name: str, places: Sequence[BufferSlot], weights: PlacedWeights) -> NetworkPlan:

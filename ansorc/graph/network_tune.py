@@ -11,7 +11,7 @@ from ansorc.codegen.base import backend_of
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import OptionError
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network
+from ansorc.graph.network_build import choose_programs, compile_network
 from ansorc.graph.thread_count_network import tune_threads
 from ansorc.search.live_line import minutes
 from ansorc.search.options import Scheduling
@@ -46,7 +46,7 @@ class NetworkTuneResult:
     def build(self, name: str = "") -> NetworkModule:
         """Return the network compiled with the best programs, as the C function `name`."""
         choice = ProgramChoice(self.options.records, self.options.threads, self.options.cache)
-        return compile_network(self.network, chosen_programs(self.network, choice), name)
+        return compile_network(self.network, choose_programs(self.network, choice), name)
 
     def __str__(self) -> str:
         network, tuning = self.network, self.tuning

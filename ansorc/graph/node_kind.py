@@ -1,4 +1,4 @@
-"""What kind of computation a node is, read off its definition."""
+"""The kind of computation of a node, read from its definition."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ansorc.graph.graph import Graph, GraphNode
-from ansorc.graph.scattered_values import scattered_elements, scattered_slices
+from ansorc.graph.scattered_values import scatter_known_elements, scatter_known_slices
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
@@ -76,7 +76,7 @@ _MOVEMENTS: Mapping[str, _Movement] = {
 }
 """NumPy's functions for operators that only move elements, by the operators' names."""
 _SCATTERS: Mapping[str, Callable[[ComputeDAG, Sequence[Array], Mapping[str, Any]], Array]] = {
-    "scatter_elements": scattered_elements,
-    "scatter_nd": scattered_slices,
+    "scatter_elements": scatter_known_elements,
+    "scatter_nd": scatter_known_slices,
 }
 """Direct functions for operators whose definitions look at all updates for each element."""

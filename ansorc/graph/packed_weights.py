@@ -64,7 +64,7 @@ class PackedWeights:
         )
         self._lock = Lock()
 
-    def bound(self, weights: Sequence[Weight], contents: Contents) -> list[BoundWeight]:
+    def bind(self, weights: Sequence[Weight], contents: Contents) -> list[BoundWeight]:
         """Return memory for each weight: its own if it is held and read as it lies.
 
         Others are packed now unless they are known. New ones lie one after the other, in pages as

@@ -11,7 +11,7 @@ from ansorc.errors import GraphError
 from ansorc.graph.graph import Graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
-from ansorc.lang.wanted_values import Span, wanted_values
+from ansorc.lang.wanted_values import Span, find_wanted_values
 
 _SEED, _LARGEST_INTEGER = 1, 100
 """Other inputs than those of the tuning; integers are mostly indices, and small ones exist."""
@@ -24,21 +24,21 @@ def random_inputs(graph: Graph, given: Mapping[str, Array] | None = None) -> dic
     not random. Raise GraphError where they are no inputs, or do not fit.
     """
     known, rng = _check(graph, given or {}), np.random.default_rng(_SEED)
-    spans, arrays = wanted_inputs(graph), dict[str, Array]()
+    spans, arrays = find_index_ranges(graph), dict[str, Array]()
     for name, kind in graph.inputs.items():
         drawn = _draw(kind, spans.get(name), rng)  # so that the others are what they always are
         arrays[name] = known.get(name, drawn)
     return arrays
 
 
-def wanted_inputs(graph: Graph) -> dict[str, Span]:
+def find_index_ranges(graph: Graph) -> dict[str, Span]:
     """Return the range of values of the inputs that index a tensor, by their names."""
     wanted = dict[str, Span]()
     for node in reversed(graph.nodes):
         dag = node.dag(graph.types)
         pairs = zip(dag.outputs, node.outputs, strict=True)
         outputs = {buffer.name: wanted[name] for buffer, name in pairs if name in wanted}
-        spans = wanted_values(dag, outputs)
+        spans = find_wanted_values(dag, outputs)
         for buffer, name in zip(dag.inputs, node.inputs, strict=True):
             if buffer.name in spans:
                 wanted[name] = _common(wanted.get(name), spans[buffer.name])

@@ -41,7 +41,7 @@ def nearest_elements(
     )
 
 
-def weighted_sums(
+def add_weighted_sums(
     builder: GraphBuilder,
     data: str,
     axis: int,

@@ -87,7 +87,7 @@ class Rewriter:
         `taken` has the outputs so far, by the tensors that stood for them.
         """
         current = self._new[name]
-        if current in taken or self._builder.renamed(current, name) != name:
+        if current in taken or self._builder.rename(current, name) != name:
             self._builder.add("copy", [taken.get(current, current)], name)
         else:
             taken[current] = name

@@ -1,4 +1,4 @@
-"""What the scatters compute of known values: each update goes to its place, one after another.
+"""The scatters of known values: each update goes to its index, one after another.
 
 The definitions (`ansorc/graph/operators/indexing.py`) ask for each place which updates are meant
 for it, as many kernels can do at once; of known values that would take the product of both.
@@ -24,7 +24,9 @@ _COMBINED: Mapping[str, tuple[Combiner, np.ufunc]] = {
 }
 
 
-def scattered_elements(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[str, Any]) -> Array:
+def scatter_known_elements(
+    dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[str, Any]
+) -> Array:
     """Return what `scatter_elements`, whose definition is `dag`, makes of known inputs.
 
     Raise OutOfRangeError for a place that there is not.
@@ -42,7 +44,9 @@ def scattered_elements(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[
     return _combine(dag, data, flat, read_updates.reshape(-1), given)
 
 
-def scattered_slices(dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[str, Any]) -> Array:
+def scatter_known_slices(
+    dag: ComputeDAG, inputs: Sequence[Array], given: Mapping[str, Any]
+) -> Array:
     """Return what `scatter_nd`, whose definition is `dag`, makes of known inputs.
 
     Raise OutOfRangeError for a place that there is not.

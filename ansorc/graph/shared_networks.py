@@ -13,12 +13,12 @@ from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.errors import ScheduleError
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import c_name, chosen_programs, with_threads
+from ansorc.graph.network_build import c_name, choose_programs, with_threads
 from ansorc.graph.network_plan import compile_kernel, plan_bound_network
 from ansorc.graph.packed_weights import Content, Contents, PackedWeights
 from ansorc.ir.dump import DumpFolder
 from ansorc.schedule.names import Names, Steps
-from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
+from ansorc.search.programs import ChosenSchedule, ProgramChoice, default_program, program_key
 from ansorc.search.task import Task
 
 MOST_KERNELS, MOST_CONTENTS = 1024, 16384
@@ -33,7 +33,7 @@ class _Kernel:
     """A compiled kernel, and the program that it was compiled of, in the names of `task`."""
 
     task: Task
-    program: Program
+    program: ChosenSchedule
     compiled: Compiled
 
 
@@ -54,10 +54,10 @@ class SharedNetworks:
         """How many kernels were compiled."""
         self._lock = RLock()
 
-    def built(self, network: Network, choice: ProgramChoice, contents: Contents) -> NetworkModule:
+    def build(self, network: Network, choice: ProgramChoice, contents: Contents) -> NetworkModule:
         """Return `network` compiled; `contents` knows where its constants lie.
 
-        Raise RecordError as `chosen_programs` does, and BuildError.
+        Raise RecordError as `choose_programs` does, and BuildError.
         """
         with self._lock:
             compiled_before = self._compiled
@@ -67,7 +67,7 @@ class SharedNetworks:
                     for key, task in network.tasks.items()
                 }
             else:
-                programs = chosen_programs(network, choice)
+                programs = choose_programs(network, choice)
                 kernels = {
                     key: self._kernel(
                         task, programs[key], program_key(task, programs[key]), network.dump
@@ -79,7 +79,7 @@ class SharedNetworks:
         name = c_name(network.source.name)
         compiled = {key: kernel.compiled for key, kernel in kernels.items()}
         plan = plan_bound_network(
-            network, compiled, name, lambda w: self._weights.bound(w, contents)
+            network, compiled, name, lambda w: self._weights.bind(w, contents)
         )
         contents.forget_others()
         if is_compiled:
@@ -113,7 +113,7 @@ class SharedNetworks:
         return kernel
 
     def _kernel(
-        self, task: Task, program: Program, origin: str, dump: DumpFolder | None
+        self, task: Task, program: ChosenSchedule, origin: str, dump: DumpFolder | None
     ) -> _Kernel:
         known = self._find(task, origin, program.check_indices)
         if known is not None:
@@ -168,7 +168,7 @@ def _steps_for(task: Task, kernel: _Kernel) -> Steps | None:
 
 
 @lru_cache(maxsize=1)
-def shared_networks() -> SharedNetworks:
+def get_shared_networks() -> SharedNetworks:
     """Return the kernels and weights that all networks of this process share."""
     return SharedNetworks()
 

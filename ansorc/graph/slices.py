@@ -10,7 +10,7 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.ir.aligned import Array
 
 
-def sliced(builder: GraphBuilder, data: str, ranges: Sequence[range]) -> str | Array:
+def add_slice(builder: GraphBuilder, data: str, ranges: Sequence[range]) -> str | Array:
     """Add the part of `data` at the indices `ranges` of each dimension and return its name.
 
     Return an empty array itself.

@@ -1,4 +1,4 @@
-"""What is known of a tensor of a graph before its values are: element type and shape."""
+"""The type of a tensor of a graph: element type and shape, known before its values."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network_plan
+from ansorc.graph.network_build import choose_programs, compile_network_plan
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice, program_key
@@ -43,7 +43,7 @@ class ThreadChoice:
     chosen_s: float
     """Seconds with this choice, measured in turns with the former."""
 
-    def applied(self, plan: NetworkPlan) -> NetworkPlan:
+    def apply(self, plan: NetworkPlan) -> NetworkPlan:
         """Return `plan` with this choice."""
         calls = [replace(call, threads=self.threads[call.kernel]) for call in plan.calls]
         return replace(plan, calls=tuple(calls))
@@ -59,10 +59,10 @@ def tune_threads(
     here. `on_task` is told of each task before it is compiled. Where `time.monotonic()` comes to
     `deadline` before enough is measured, nothing is kept. Raise RecordError, BuildError.
     """
-    programs = chosen_programs(network, choice)
+    programs = choose_programs(network, choice)
     plan = compile_network_plan(network, programs, on_task=on_task)
     arrays = list(random_inputs(network.source).values())
-    measured = measured_threads(plan, network.target, arrays, choice.threads, deadline=deadline)
+    measured = measure_threads(plan, network.target, arrays, choice.threads, deadline=deadline)
     if not math.isfinite(measured.all_s):
         return measured
     kept = [
@@ -74,7 +74,7 @@ def tune_threads(
     return measured
 
 
-def measured_threads(
+def measure_threads(
     plan: NetworkPlan, target: Target, arrays: Sequence[Array], threads: int = 0,
     rounds: int = _ROUNDS, deadline: float = math.inf,
 ) -> ThreadChoice:  # fmt: skip
@@ -89,7 +89,7 @@ def measured_threads(
     counts = thread_counts(threads or target.real.cores)
     if not counts:
         return unknown
-    whole = unknown.applied(plan)
+    whole = unknown.apply(plan)
     module = link_network(whole, target)
     limited = [_Run(module, count) for count in (threads, *counts)]
     now, share = time.monotonic(), len(limited) / (len(limited) + 2)  # the rest is for the pair
@@ -97,7 +97,7 @@ def measured_threads(
     if not seconds:
         return unknown
     first = _fastest(whole, (0, *counts), seconds)
-    chosen = replace(unknown, threads=first).applied(whole)
+    chosen = replace(unknown, threads=first).apply(whole)
     pair = [_Run(module, threads), _Run(link_network(chosen, target), threads)]
     seconds = _seconds(whole, pair, arrays, rounds, deadline)
     if not seconds:

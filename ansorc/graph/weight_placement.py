@@ -77,7 +77,7 @@ def place_weights(
     return PlacedWeights(block, made, places)
 
 
-def merged_equal(weights: Sequence[Weight]) -> list[Weight]:
+def merge_equal(weights: Sequence[Weight]) -> list[Weight]:
     """Return `weights`, their sources replaced by the first ones that have the same elements."""
     merged: dict[int, Array] = {}
     first: dict[object, Array] = {}

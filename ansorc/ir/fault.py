@@ -78,7 +78,7 @@ def fault_error(subject: str, site: FaultSite, values: tuple[int, ...]) -> Fault
     return _ERRORS[site.kind](text, site.about, values, site.call)
 
 
-def recorded_fault(
+def fault_of_record(
     subject: str, kind: FaultKind, sites: Sequence[FaultSite], record: Sequence[int]
 ) -> FaultError:
     """Return the error for a record of a call: the number of the site, from 1 on, and its values.
@@ -87,12 +87,12 @@ def recorded_fault(
     """
     number = record[0] - 1
     if not 0 <= number < len(sites) or sites[number].kind is not kind:
-        return unknown_fault(subject, kind)
+        return fault_of_kind(subject, kind)
     site = sites[number]
     return fault_error(subject, site, tuple(record[1 : site.arguments + 1]))
 
 
-def unknown_fault(subject: str, kind: FaultKind) -> FaultError:
+def fault_of_kind(subject: str, kind: FaultKind) -> FaultError:
     """Return the error for a call of which only the kind of fault is known."""
     return _ERRORS[kind](f"{subject} {FAULT_WORDS[kind]}")
 

@@ -248,7 +248,7 @@ class _Compiler:
     def _write(self, stmt: Stmt) -> None:
         match stmt:
             case For(_, _, LoopKind.BOUND):
-                self._bound_loop(stmt)
+                self._bind_loop(stmt)
             case For(var, extent, _, body):
                 self._loop(var, extent, body)
             case Store():
@@ -316,7 +316,7 @@ class _Compiler:
         self.indent -= 1
         self._line(f"yield from {name}()" if self.group else f"{name}()")
 
-    def _bound_loop(self, loop: For) -> None:
+    def _bind_loop(self, loop: For) -> None:
         outer = self.threads.get(loop.thread)
         if outer is not None:
             variable = self.exprs.variables[outer].text

@@ -69,7 +69,7 @@ def structure_text(value: object) -> str:
     if isinstance(value, tuple):
         items = [structure_text(item) for item in cast("tuple[object, ...]", value)]
         return f"({', '.join(items)}{',' * (len(items) == 1)})"
-    names = _shown_fields(type(value))
+    names = _list_shown_fields(type(value))
     if names is None:
         return repr(value)
     parts = [f"{name}={structure_text(getattr(value, name))}" for name in names]
@@ -77,7 +77,7 @@ def structure_text(value: object) -> str:
 
 
 @cache
-def _shown_fields(kind: type) -> tuple[str, ...] | None:
+def _list_shown_fields(kind: type) -> tuple[str, ...] | None:
     """Return the fields that a dataclass shows; None for another class."""
     return tuple(field.name for field in fields(kind) if field.repr) if is_dataclass(kind) else None
 
@@ -126,7 +126,7 @@ def _nodes(root: Node) -> tuple[Node, ...]:
 
 def _push(top: Node, stack: list[Node]) -> None:
     """Push the children of `top` on the stack, the first child last."""
-    for name in _reversed_fields(type(top)):
+    for name in _list_fields_reversed(type(top)):
         value = getattr(top, name)
         if isinstance(value, tuple):
             stack.extend(reversed(cast(tuple[Node, ...], value)))
@@ -181,7 +181,7 @@ def _node_fields(kind: type[Node]) -> tuple[str, ...]:
 
 
 @cache
-def _reversed_fields(kind: type[Node]) -> tuple[str, ...]:
+def _list_fields_reversed(kind: type[Node]) -> tuple[str, ...]:
     return _node_fields(kind)[::-1]
 
 

@@ -112,7 +112,7 @@ class Packing:
         """
         target = replace(self.packed, name="packed", constant=False)
         source = replace(self.source, name="source")
-        written = self._unrolled_parts()
+        written = self._list_unrolled_parts()
         digits: list[Var | int] = [Var(f"d{n}") for n in range(len(self.parts))]
         stores: list[Stmt] = []
         for values in product(*(range(self.parts[n].extent) for n in written)):
@@ -132,7 +132,7 @@ class Packing:
         """Return whether a step along `part` moves to the next element of the source."""
         return part.stride == 1 and part.dimension == len(self.source.shape) - 1
 
-    def _unrolled_parts(self) -> list[int]:
+    def _list_unrolled_parts(self) -> list[int]:
         """Return the parts of transformed dimensions that become straight-line code."""
         taken = {each.dimension for each in self.transforms}
         parts, count = list[int](), 1

@@ -54,14 +54,14 @@ def simple_access(op: ComputeOp, access: Indices) -> SimpleAccess | None:
     for index in access:
         if isinstance(index, Const):
             continue
-        name = shifted_axis(index)
+        name = find_shifted_axis(index)
         if name not in numbers:
             return None
         axes.append(numbers[name])
     return SimpleAccess(tuple(axes))
 
 
-def shifted_axis(index: Expr) -> str | None:
+def find_shifted_axis(index: Expr) -> str | None:
     """Return v if `index` is v plus a constant, else None."""
     form = affine(index)
     if form is None or len(form.terms) != 1:
@@ -93,10 +93,12 @@ def gathers(op: ComputeOp, reader: ComputeOp) -> bool:
         return False
     row, (*places, along) = op.axes[-1].name, op.body.indices
     is_placed = any(isinstance(node, Load) for index in places for node in walk(index))
-    is_row = shifted_axis(along) == row and all(row not in free_vars(index) for index in places)
+    is_row = find_shifted_axis(along) == row and all(
+        row not in free_vars(index) for index in places
+    )
     used, last = {v for index in accesses[0] for v in free_vars(index)}, accesses[0][-1]
     is_once = all(a.extent == 1 or a.name in used for a in (*reader.axes, *reader.reduce_axes))
-    is_along = not op.reduce_axes and shifted_axis(last) == reader.axes[-1].name
+    is_along = not op.reduce_axes and find_shifted_axis(last) == reader.axes[-1].name
     return is_placed and is_row and is_along and is_once
 
 

@@ -43,7 +43,7 @@ from ansorc.ir.fault import FaultKind, FaultSite, fault_error
 from ansorc.ir.interpret_math import NUMPY_FUNCTIONS
 from ansorc.ir.operator import DIVISIONS
 from ansorc.ir.printer import expr_text
-from ansorc.lang.strided import strided_view
+from ansorc.lang.strided import find_strided_view
 
 Mask: TypeAlias = "NDArray[np.bool_] | None"
 FloatType: TypeAlias = "np.dtype[np.floating[Any]] | None"
@@ -142,7 +142,7 @@ class Grid:
         """Return the elements that `load` reads; `tensor` is the contents of its buffer."""
         if not load.indices:
             return tensor.reshape((1,) * self.rank)
-        view = strided_view(tensor, load.indices, self.axes)
+        view = find_strided_view(tensor, load.indices, self.axes)
         if view is not None:
             return view
         indices: list[Array] = []

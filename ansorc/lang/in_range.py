@@ -32,7 +32,7 @@ def check_reads_in_range(op: ComputeOp) -> None:
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
     for body in op.bodies:
-        for load, guards in _guarded_loads(body, ()):
+        for load, guards in _find_guarded_loads(body, ()):
             for dimension, index in enumerate(load.indices):
                 _Read(op.name, load, dimension, index).check(guards, ranges)
 
@@ -55,12 +55,12 @@ class _Read:
             axes = ", ".join(f"{n} in 0..{ranges[n][1]}" for n in sorted(free_vars(self.index)))
             low, high = interval
             self._refuse(f"{low}" if low == high else f"{low}..{high} for {axes}")
-        promised = self._promised_bounds(ranges) if not guards else None
+        promised = self._find_promised_bounds(ranges) if not guards else None
         if promised is not None and (promised[0] < 0 or promised[1] >= extent):
             self._refuse(f"{promised[0]}..{promised[1]} by what is promised of the values read")
         self._try_all(guards, ranges)
 
-    def _promised_bounds(self, ranges: Mapping[str, Interval]) -> Interval | None:
+    def _find_promised_bounds(self, ranges: Mapping[str, Interval]) -> Interval | None:
         """Return the bounds of a sum of axes and of elements with a promised range, or None."""
         total = linear(self.index)
         loads = [part for part in walk(self.index) if isinstance(part, Load)]
@@ -102,17 +102,19 @@ class _Read:
         )
 
 
-def _guarded_loads(root: Node, guards: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+def _find_guarded_loads(
+    root: Node, guards: tuple[Expr, ...]
+) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """Yield each load below `root` with the conditions under which it is read."""
     if isinstance(root, Load):
         yield root, guards
     if isinstance(root, Select):
-        yield from _guarded_loads(root.condition, guards)
-        yield from _guarded_loads(root.then, (*guards, *_conjuncts(root.condition)))
-        yield from _guarded_loads(root.otherwise, (*guards, Not(root.condition)))
+        yield from _find_guarded_loads(root.condition, guards)
+        yield from _find_guarded_loads(root.then, (*guards, *_conjuncts(root.condition)))
+        yield from _find_guarded_loads(root.otherwise, (*guards, Not(root.condition)))
         return
     for child in children(root):
-        yield from _guarded_loads(child, guards)
+        yield from _find_guarded_loads(child, guards)
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:

@@ -11,7 +11,9 @@ from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Expr
 
 
-def strided_view(tensor: Array, indices: Sequence[Expr], axes: Mapping[str, Array]) -> Array | None:
+def find_strided_view(
+    tensor: Array, indices: Sequence[Expr], axes: Mapping[str, Array]
+) -> Array | None:
     """Return `tensor[indices]` for all values of `axes` as a view, with extent 1 if constant.
 
     Axis number d runs over consecutive values along dimension d. Return None unless all indices are

@@ -37,7 +37,9 @@ Span: TypeAlias = tuple[float, float]
 _ANY: Span = (-math.inf, math.inf)
 
 
-def wanted_values(dag: ComputeDAG, outputs: Mapping[str, Span] | None = None) -> dict[str, Span]:
+def find_wanted_values(
+    dag: ComputeDAG, outputs: Mapping[str, Span] | None = None
+) -> dict[str, Span]:
     """Return the spans of those inputs of `dag` from which indices are computed, by name.
 
     `outputs` gives the wanted spans of outputs, by name. An empty span is left out: then no value

@@ -14,7 +14,7 @@ from ansorc.schedule import Names
 from ansorc.search.measure import FailureKind
 from ansorc.search.model import Growth
 from ansorc.search.model.training import Metrics, metrics, sample_of, train_model
-from ansorc.search.programs import Program, default_program, program_key
+from ansorc.search.programs import ChosenSchedule, default_program, program_key
 from ansorc.search.record import Environment, Record, Records
 from ansorc.search.record.database import Holding
 from ansorc.search.task import Task
@@ -100,7 +100,7 @@ class History:
         return float(np.sum(steps[steps <= PAUSE_S]))
 
     @cached_property
-    def default(self) -> Program | None:
+    def default(self) -> ChosenSchedule | None:
         """The untuned default of the task for its threads; None if it cannot be made here."""
         if self.task is None:
             return None

@@ -17,7 +17,7 @@ from ansorc.report import charts
 from ansorc.report.charts import Spec
 from ansorc.report.history import PAUSE_S, History, retrain
 from ansorc.schedule import lower, replay
-from ansorc.search.programs import Program, recorded_program
+from ansorc.search.programs import ChosenSchedule, program_of_record
 from ansorc.search.record import Record
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -214,7 +214,7 @@ def _assembly(history: History) -> PagePart:
     return PagePart(title, f"<p>Its innermost loops:</p><ul>{items}</ul>")
 
 
-def _innermost_loops(task: Task, program: Program) -> list[str]:
+def _innermost_loops(task: Task, program: ChosenSchedule) -> list[str]:
     """Return the summary of each innermost loop of the program's assembly."""
     backend = backend_of(task.target)
     if not isinstance(backend, LoopBackend):
@@ -223,11 +223,11 @@ def _innermost_loops(task: Task, program: Program) -> list[str]:
     return list(backend.innermost_loops(backend.emit(function, task.target), task.target))
 
 
-def _best_program(history: History) -> Program | None:
+def _best_program(history: History) -> ChosenSchedule | None:
     if history.best is None or history.task is None:
         return None
     try:
-        program = recorded_program(history.task, history.best)
+        program = program_of_record(history.task, history.best)
         replay(history.task.dag, program.steps)
     except (AnsorcError, ValueError):
         return None

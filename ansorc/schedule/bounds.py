@@ -18,7 +18,7 @@ from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
 from ansorc.schedule.constant_reads import unfit_read
-from ansorc.schedule.extent import Extent, add, common, divide_up, same, scaled_span, smaller
+from ansorc.schedule.extent import Extent, add, common, divide_up, same, scale_span, smaller
 from ansorc.schedule.stage import At, Loop, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
@@ -62,7 +62,7 @@ def axis_boxes(stage: Stage, depth: int, *, is_shared: bool = False) -> dict[str
             elif name in outer:
                 steps[part.axis] = common(steps.get(part.axis, begin), part.stride)
             else:
-                moved = scaled_span(part.extent, part.stride)
+                moved = scale_span(part.extent, part.stride)
                 widths[part.axis] = add(widths.get(part.axis, 1), moved)
     return {
         name: IndexBounds(None, extent)
@@ -125,7 +125,7 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
     late. A reader must stay inside the loop in which its source is computed.
     """
     changed = {within}
-    nests = set[str]() if within else _changed_nests(state, before)
+    nests = set[str]() if within else _find_changed_nests(state, before)
     for name in [s.name for s in reversed(state.stages) if isinstance(s.attach, At)]:
         stage = state.stage(name)
         assert isinstance(stage.attach, At)
@@ -143,7 +143,7 @@ def settle(state: State, step: Step, before: State, *, within: str = "") -> Stat
     return state
 
 
-def _changed_nests(state: State, before: State) -> set[str]:
+def _find_changed_nests(state: State, before: State) -> set[str]:
     """Return the root stages whose nests have, or had, a stage that is not the same in both."""
     return {
         one.root(stage).name
@@ -293,7 +293,7 @@ def _linear_box(form: Linear[str], axes: dict[str, IndexBounds]) -> IndexBounds:
         if box is None or box.low is None:
             return IndexBounds(None, None)
         low.add_scaled(box.low, coefficient)
-        moved = scaled_span(box.width, abs(coefficient))
+        moved = scale_span(box.width, abs(coefficient))
         width = add(width, moved)
         start = add(start, _times(box.start, coefficient))
         if coefficient < 0:

@@ -218,8 +218,8 @@ def expand_temporaries(op: ComputeOp, value: Expr) -> Expr | None:
     """Return `value` of `op` without temporaries; None if it exceeds MOST_REPEATED nodes."""
     sizes: dict[str, int] = {}
     for temporary in op.temporaries:
-        sizes[temporary.buffer.name] = _expanded_size(temporary.value, sizes)
-    if _expanded_size(value, sizes) > MOST_REPEATED:
+        sizes[temporary.buffer.name] = _count_expanded(temporary.value, sizes)
+    if _count_expanded(value, sizes) > MOST_REPEATED:
         return None
     return reduce(_with, reversed(op.temporaries), value)
 
@@ -232,7 +232,7 @@ def _with(value: Expr, temporary: Temporary) -> Expr:
     return rewrite(value, rule)
 
 
-def _expanded_size(value: Expr, sizes: Mapping[str, int]) -> int:
+def _count_expanded(value: Expr, sizes: Mapping[str, int]) -> int:
     return sum(
         sizes.get(part.buffer.name, 1) if isinstance(part, Load) else 1 for part in walk(value)
     )

@@ -119,7 +119,7 @@ def _axis_digits(
 ) -> tuple[list[IndexTerm], int]:
     """Return the digits and the constant whose sum is `axis` of `stage`.
 
-    Only the first `place` loops count; the others are at 0. Lowering computes the same sum
+    Only the first `loop_count` loops count; the others are at 0. Lowering computes the same sum
     (`Nests`).
     """
     depth = len(state.chain(stage))

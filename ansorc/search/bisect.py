@@ -22,7 +22,7 @@ from ansorc.search.task import Task
 
 _MOST_SHOWN = 5
 _STATEMENT_S = 5e-7
-"""What the interpreter takes for one statement, about."""
+"""The interpreter's seconds for one statement, about."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class PassStage:
     """A program on its way through the passes."""
 
     name: str
-    """Of the pass that made it; of the first one "lowering"."""
+    """The name of the pass that made it; "lowering" for the first one."""
     function: Function
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a search for the wrong pass came to."""
+    """The result of the search for the wrong pass."""
 
     stages: tuple[PassStage, ...]
     """The program as lowered, and after each pass that changed it."""
     wrong: int | None
     """The first stage whose results differ; None if the last one's are right."""
     complaint: str = ""
-    """What is wrong with it: the elements, or why it cannot be run."""
+    """The fault: the elements that are wrong, or why it cannot be run."""
 
 
 def bisect_passes(
@@ -75,9 +75,9 @@ def bisect_passes(
     low, high = -1, last  # all up to `low` are right, `high` is wrong
     while high - low > 1:
         middle = 0 if low < 0 else (low + high) // 2  # lowering first: then no pass is at fault
-        found = complaint(middle)
-        if found:
-            high, words = middle, found
+        fault = complaint(middle)
+        if fault:
+            high, words = middle, fault
         else:
             low = middle
     return Finding(stages, high, words)
@@ -120,8 +120,8 @@ class _Experiment:
     @cached_property
     def _expected(self) -> dict[str, Expectation]:
         names = [buffer.name for buffer in self._dag.outputs]
-        found = expectations(self._dag, self._references, self._roundings)
-        return dict(zip(names, found, strict=True))
+        expected = expectations(self._dag, self._references, self._roundings)
+        return dict(zip(names, expected, strict=True))
 
     def complaint(self, function: Function) -> str:
         """Return what is wrong with the results of `function`, "" if nothing is."""
@@ -136,20 +136,26 @@ class _Experiment:
         except (IRError, FaultError) as error:
             return str(error)
         named = {buffer.name: array for buffer, array in zip(self._dag.params, arrays, strict=True)}
-        words = (_wrong(name, one, named[name]) for name, one in self._expected.items())
+        words = (
+            _wrong(name, expectation, named[name]) for name, expectation in self._expected.items()
+        )
         return "\n".join(filter(None, words))
 
 
-def _wrong(name: str, expected: Expectation, found: Array) -> str:
+def _wrong(name: str, expected: Expectation, actual: Array) -> str:
     """Return which elements of an output differ from the reference, in words."""
-    if not expected.compare(found).complaint:
+    if not expected.compare(actual).complaint:
         return ""
-    places: NDArray[np.int64] = expected.wrong_places(found)
+    places: NDArray[np.int64] = expected.wrong_places(actual)
     reference = expected.reference
-    lines = [f"{len(places)} of {found.size} elements of {name} differ from the float64 reference:"]
-    for place in places[:_MOST_SHOWN]:
-        index = ", ".join(str(int(one)) for one in np.unravel_index(int(place), found.shape))
-        got, wanted = found.reshape(-1)[place], reference.reshape(-1)[place]
+    lines = [
+        f"{len(places)} of {actual.size} elements of {name} differ from the float64 reference:"
+    ]
+    for offset in places[:_MOST_SHOWN]:
+        index = ", ".join(
+            str(int(coordinate)) for coordinate in np.unravel_index(int(offset), actual.shape)
+        )
+        got, wanted = actual.reshape(-1)[offset], reference.reshape(-1)[offset]
         lines.append(f"  {name}[{index}] is {got}, not {wanted:.9g}")
     more = len(places) - _MOST_SHOWN
     return "\n".join((*lines, *([f"  and {more} more"] if more > 0 else [])))

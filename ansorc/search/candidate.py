@@ -29,7 +29,7 @@ class Candidate:
     features: Features
     """[statements, features]: what a cost model is asked about, and learns from."""
     score: float = 0.0
-    """What the model says of it; of a measured program, its speed in the same unit."""
+    """The model's score; for a measured program, its speed in the same unit."""
     is_random: bool = False
     """Whether it was picked by chance, not by score."""
 
@@ -40,20 +40,20 @@ class Candidate:
 
     @cached_property
     def program(self) -> ProgramText:
-        """What is measured and recorded of it."""
+        """The program as it is measured and recorded."""
         return ProgramText.encode(self.steps, self.sketch.names)
 
 
 def candidates(space: Space, rows: Sequence[tuple[int, Genes]]) -> list[Candidate]:
     """Return (number of a sketch, genes [columns]) as candidates, in order."""
-    found: dict[int, Candidate] = {}
+    made: dict[int, Candidate] = {}
     for number, sketch in enumerate(space.sketches):
-        own = [place for place, row in enumerate(rows) if row[0] == number]
-        if not own:
+        members = [position for position, row in enumerate(rows) if row[0] == number]
+        if not members:
             continue
-        genes = np.stack([rows[place][1] for place in own])
+        genes = np.stack([rows[position][1] for position in members])
         keys: list[int] = phenotype_keys(sketch, genes).tolist()
         features = extract(sketch, genes, space.target)
-        for place, row, key, each in zip(own, genes, keys, features, strict=True):
-            found[place] = Candidate(sketch, number, row, key, each)
-    return [found[place] for place in range(len(rows))]
+        for position, row, key, each in zip(members, genes, keys, features, strict=True):
+            made[position] = Candidate(sketch, number, row, key, each)
+    return [made[position] for position in range(len(rows))]

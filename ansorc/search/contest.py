@@ -38,7 +38,7 @@ _EQUAL = 0.005
 
 @dataclass(frozen=True)
 class Ranking:
-    """What came of a contest."""
+    """The result of a contest."""
 
     ranked: tuple[MeasureResult, ...] = ()
     """The winner first, then those that it beat, the last first out."""
@@ -99,7 +99,7 @@ def contest(
     rounds, begin = _Rounds(dict(zip(candidates, known_s, strict=True))), clock()
     for _ in range(_ATTEMPTS):
         rounds.add(measurer.rank(entered))
-        entered = rounds.undecided(entered)
+        entered = rounds.list_undecided(entered)
         if not entered or rounds.is_over(entered, clock() - begin, limit_s):
             break
     return rounds.ranking(entered)
@@ -126,56 +126,62 @@ class _Rounds:
             if _median_s(result) < _median_s(best):
                 self._best[result.program] = result
 
-    def undecided(self, entered: Sequence[ProgramText]) -> list[ProgramText]:
+    def list_undecided(self, entered: Sequence[ProgramText]) -> list[ProgramText]:
         """Those of `entered` that may still win, the leader first."""
-        left = [one for one in entered if one not in self._failed]
-        timed = [one for one in left if one in self._turns]
-        timed.sort(key=lambda one: statistics.median(self._turns[one]))
-        disturbed = self._disturbed(timed)
+        left = [program for program in entered if program not in self._failed]
+        timed = [program for program in left if program in self._turns]
+        timed.sort(key=lambda program: statistics.median(self._turns[program]))
+        disturbed = self._list_disturbed(timed)
         beaten = [
-            one for one in timed[1:] if one not in disturbed and self._lead(timed[0], one).low > 0.0
+            program
+            for program in timed[1:]
+            if program not in disturbed and self._lead(timed[0], program).low > 0.0
         ]
         self._out += reversed(beaten)
-        return [one for one in timed if one not in beaten] + [o for o in left if o not in timed]
+        return [program for program in timed if program not in beaten] + [
+            o for o in left if o not in timed
+        ]
 
     def is_over(self, entered: Sequence[ProgramText], elapsed_s: float, limit_s: float) -> bool:
         """Return whether another attempt would add nothing, or come too late."""
         if elapsed_s > limit_s:
             return True
-        if not all(one in self._turns for one in entered):
+        if not all(program in self._turns for program in entered):
             return False
         leads = [self._lead(entered[0], other) for other in entered[1:]]
-        is_clear = all(one.is_decided for one in leads) and self._is_quiet(entered[0])
+        is_clear = all(program.is_decided for program in leads) and self._is_quiet(entered[0])
         return is_clear or elapsed_s > _LIMIT_S
 
     def ranking(self, entered: Sequence[ProgramText]) -> Ranking:
         """Return the result; those of `entered` are not beaten, the leader comes first."""
-        timed = [one for one in entered if one in self._turns and one not in self._failed]
-        disturbed = sorted(self._disturbed(timed), key=self._known_s.__getitem__)
-        ranked = [*disturbed, *(one for one in timed if one not in disturbed)]
-        ranked += [one for one in reversed(self._out) if one not in self._failed]
+        timed = [
+            program for program in entered if program in self._turns and program not in self._failed
+        ]
+        disturbed = sorted(self._list_disturbed(timed), key=self._known_s.__getitem__)
+        ranked = [*disturbed, *(program for program in timed if program not in disturbed)]
+        ranked += [program for program in reversed(self._out) if program not in self._failed]
         is_known = len(ranked) > 1 and not disturbed
         second = self._lead(ranked[0], ranked[1]) if is_known else Lead(0.0, 0.0, 0.0)
         return Ranking(
-            tuple(self._best[one] for one in ranked),
+            tuple(self._best[program] for program in ranked),
             tuple(self._failed.values()),
             second.median,
             (second.high - second.low) / 2,
             frozenset(disturbed),
         )
 
-    def _disturbed(self, timed: Sequence[ProgramText]) -> list[ProgramText]:
+    def _list_disturbed(self, timed: Sequence[ProgramText]) -> list[ProgramText]:
         """Those that were far faster before than the leader, the first of `timed`, ever was."""
         known = self._known_s
-        return [one for one in timed[1:] if _FAR * known[one] < known[timed[0]]]
+        return [program for program in timed[1:] if _FAR * known[program] < known[timed[0]]]
 
     def _is_quiet(self, winner: ProgramText) -> bool:
         """Return whether the winner's time is what it takes on an idle machine."""
-        found = self._best[winner].measurement
-        assert found is not None
-        is_steady = found.spread_s <= _QUIET_SPREAD * found.median_s
+        measurement = self._best[winner].measurement
+        assert measurement is not None
+        is_steady = measurement.spread_s <= _QUIET_SPREAD * measurement.median_s
         best_s = min(self._known_s.values())
-        return is_steady and found.median_s <= (1 + _QUIET_SPREAD) * best_s
+        return is_steady and measurement.median_s <= (1 + _QUIET_SPREAD) * best_s
 
     def _lead(self, winner: ProgramText, other: ProgramText) -> Lead:
         """The lead in the turns that both were in: who is out has had fewer."""
@@ -253,7 +259,7 @@ def _distinct(records: Sequence[Record]) -> list[Record]:
 
     A program whose machine code was measured before repeats that outcome to the last digit.
     """
-    found: dict[tuple[float | None, float], Record] = {}
+    first_records: dict[tuple[float | None, float], Record] = {}
     for record in records:
-        found.setdefault((record.median_s, record.spread_s), record)
-    return list(found.values())
+        first_records.setdefault((record.median_s, record.spread_s), record)
+    return list(first_records.values())

@@ -17,7 +17,7 @@ from ansorc.search.measure.messages import Message, Request, failure_of
 from ansorc.search.measure.pool import WorkerPool, WorkerPoolOptions, ZygoteProcess
 from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.measure.result import FailureKind
-from ansorc.search.programs import UNTUNED, Program, default_program
+from ansorc.search.programs import UNTUNED, ChosenSchedule, default_program
 from ansorc.search.task import Task
 from ansorc.target import usable_cores
 
@@ -28,7 +28,7 @@ WORKER = "ansorc.search.default_worker"
 _LOG = logging.getLogger(__name__)
 
 
-def default_programs(tasks: Sequence[Task]) -> list[Program]:
+def default_programs(tasks: Sequence[Task]) -> list[ChosenSchedule]:
     """Return the untuned program of each task; they are those of `default_program`.
 
     One process for each core chooses them where there are many. A task for which that fails is
@@ -38,7 +38,7 @@ def default_programs(tasks: Sequence[Task]) -> list[Program]:
     is_worth_it = len(tasks) >= LEAST_TASKS and processes > 1
     chosen = _choose(tasks, processes) if is_worth_it else {}
     return [
-        Program(chosen[number].decode(Names(task.dag)), UNTUNED)
+        ChosenSchedule(chosen[number].decode(Names(task.dag)), UNTUNED)
         if number in chosen
         else default_program(task)
         for number, task in enumerate(tasks)

@@ -1,4 +1,4 @@
-"""What a tuning run tells while it goes on: one line, which a notebook's cell changes in place."""
+"""The progress line of a tuning run, which a notebook's cell changes in place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _best(best_s: float | None, flops: float, peak: float) -> str:
 
 
 class DisplayHandle(Protocol):
-    """What IPython's `display` returns: an output of a cell that can be changed."""
+    """The result of IPython's `display`: an output of a cell that can be changed."""
 
     def update(self, data: Mapping[str, str], *, raw: bool) -> None:
         """Show `data`, by MIME type, in the place of what is shown."""
@@ -80,10 +80,12 @@ class NotebookLine:
             self._handle.update(data, raw=True)
 
 
-def told_in_notebooks(task: Task) -> Callable[[Trial], None]:
+def show_in_notebooks(task: Task) -> Callable[[Trial], None]:
     """Return what shows trials of `task` in a notebook's cell, and nowhere else."""
     line = NotebookLine()
-    return lambda one: line.show(trial_line(task.name, one, task.dag.flops), one.done, one.total)
+    return lambda trial: line.show(
+        trial_line(task.name, trial, task.dag.flops), trial.done, trial.total
+    )
 
 
 def _display() -> Callable[..., Any] | None:

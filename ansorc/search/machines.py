@@ -66,7 +66,7 @@ class Machines(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know of the machines."""
+        """Notes for the user about the machines."""
         ...
 
     def require(self, target: Target, cache: CachePolicy = "warm") -> None:
@@ -103,13 +103,13 @@ class MachinesAhead(Machines, Protocol):
         ...
 
 
-def chosen_beside(
+def choose_in_thread(
     begin: Callable[[], Callable[[], AnyChoice] | None],
-    planned: Callable[[AnyChoice], Sequence[AnyPlanned]],
+    plan: Callable[[AnyChoice], Sequence[AnyPlanned]],
 ) -> Generator[AnyPlanned | None]:
     """Yield programs that are chosen in another thread, while devices work; None: not chosen yet.
 
-    `begin` returns what chooses the next ones, or None at the end, and `planned` makes programs of
+    `begin` returns what chooses the next ones, or None at the end, and `plan` makes programs of
     a choice. Both are called in this thread: choosing begins when those before begin to be handed
     out. What it raises is raised here.
     """
@@ -120,7 +120,7 @@ def chosen_beside(
             yield from programs
             while not choosing.done():
                 yield None
-            programs = planned(choosing.result())
+            programs = plan(choosing.result())
         yield from programs
 
 
@@ -130,7 +130,7 @@ class OtherMachines(Machines, Protocol):
 
     @property
     def target(self) -> Target:
-        """What code for them is made for; raise MeasureError where they do not answer."""
+        """The target of code for them; raise MeasureError where they do not answer."""
         ...
 
 

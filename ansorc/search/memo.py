@@ -17,7 +17,7 @@ P = ParamSpec("P")
 _MEMO = "_memo"
 
 
-def memoized(
+def memoize(
     compute: Callable[Concatenate[Owner, P], Result],
 ) -> Callable[Concatenate[Owner, P], Result]:
     """Return `compute`, asked once for each owner, its first argument, and each of the others.
@@ -27,11 +27,11 @@ def memoized(
     """
 
     @wraps(compute)
-    def found(owner: Owner, *rest: P.args, **named: P.kwargs) -> Result:
+    def look_up(owner: Owner, *rest: P.args, **named: P.kwargs) -> Result:
         memo: dict[Hashable, Result] = vars(owner).setdefault(_MEMO, {})
         key = cast(Hashable, (compute, *rest, *named.items()))
         if key not in memo:
             memo[key] = compute(owner, *rest, **named)
         return memo[key]
 
-    return found
+    return look_up

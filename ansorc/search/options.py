@@ -98,7 +98,7 @@ class SearchOptions:
     epsilon: float = 0.05
     """Share of the measured programs that are drawn at random instead of by score."""
     cost_model: str | CostModel = "trees"
-    """What scores programs: "trees" learns from what is measured, "roofline" is the analytic
+    """The model that scores programs: "trees" learns from measurements, "roofline" is the analytic
     estimate alone, "random" asks nobody; or an object of the user's own. One that fails is
     replaced by the analytic model, and the result says so."""
     polish_share: float = 0.15
@@ -130,16 +130,16 @@ class Scheduling:
     """Who gets the next round: the task that is expected to gain most; the one with the fewest
     trials ("round-robin"); or one after the other, each with its share of the trials ("equal")."""
     objective: ObjectiveName | Callable[[Sequence[float]], float] = "f1"
-    """What becomes small, by the names of the paper's Table 2: the sum of the networks' latencies
+    """The quantity to minimise, named as in the paper's Table 2: the sum of the networks' latencies
     (f1); the same, but what is below a requirement counts as that (f2); minus the geometric mean of
     the speed-up against references (f3); the sum, without tasks that have stopped gaining (f4). Or
     a function of the networks' latencies in seconds; it may be asked often."""
     requirements: tuple[float, ...] = ()
-    """Of f2: seconds that suffice for each network."""
+    """For f2: seconds that suffice for each network."""
     references: tuple[float, ...] = ()
-    """Of f3: seconds that each network takes otherwise."""
+    """For f3: seconds that each network takes otherwise."""
     early_stop: int = 10
-    """Of f4: rounds without any gain after which a task has stopped."""
+    """For f4: rounds without any gain after which a task has stopped."""
     trials: int | None = None
     """Programs to measure in all, those in the record file counted in; None: `TuneOptions.trials`
     for each task on average."""
@@ -190,7 +190,7 @@ class Scheduling:
 
 
 DEFAULTS = SearchOptions()
-"""What is used unless something else is asked for."""
+"""The options that are used unless others are given."""
 
 PAPER = SearchOptions(
     space="paper", max_locations=192, parallel_ratios=(16,), serial_share=0.0,

@@ -35,7 +35,7 @@ from ansorc.search.record import (
     is_missing,
 )
 from ansorc.search.task import Task
-from ansorc.search.thread_count_op import known_threads
+from ansorc.search.thread_count_op import find_threads
 from ansorc.target import Target
 from ansorc.target.units import seconds_text
 
@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Program:
+class ChosenSchedule:
     """The steps of a complete program, and where they come from."""
 
     steps: tuple[Step, ...]
@@ -66,7 +66,7 @@ class Program:
 
 UNTUNED = "untuned default schedule"
 """The origin of programs that are not measured."""
-_BY_HAND = Program((), "schedule by hand")
+_BY_HAND = ChosenSchedule((), "schedule by hand")
 
 
 def compile_operator(
@@ -82,21 +82,21 @@ def compile_operator(
     "native", unless given. `check_indices`: whether places that come from data are checked. Raise
     TargetError or BuildError for what cannot be built.
     """
-    own = program.target if isinstance(program, Task) else "native"
+    default_target = program.target if isinstance(program, Task) else "native"
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program if isinstance(program, ComputeDAG) else program.dag
-    task = Task(dag, own if target is None else target, name or title)
+    task = Task(dag, default_target if target is None else target, name or title)
     if isinstance(program, State):
         backend_of(task.target)
         by_hand = replace(_BY_HAND, check_indices=check_indices)
-        return _compiled(program, task, task.name, by_hand)
+        return _compile(program, task, task.name, by_hand)
     return compile_program(task, replace(default_program(task), check_indices=check_indices))
 
 
-def compile_program(task: Task, program: Program, name: str = "") -> Module:
+def compile_program(task: Task, program: ChosenSchedule, name: str = "") -> Module:
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
     backend_of(task.target)
-    return _compiled(replay(task.dag, program.steps), task, name or task.name, program)
+    return _compile(replay(task.dag, program.steps), task, name or task.name, program)
 
 
 def default_program(
@@ -105,7 +105,7 @@ def default_program(
     rewrite_layout: bool = True,
     redefine: bool = True,
     like: Sequence[tuple[Step, ...]] = (),
-) -> Program:
+) -> ChosenSchedule:
     """Return the program that is used without any tuning.
 
     `rewrite_layout`: whether constants may be laid out in the order of their tile; `redefine`:
@@ -120,15 +120,15 @@ def default_program(
         "%s: the untuned default has %d steps, chosen in %s",
         task.name, len(chosen), seconds_text(time.perf_counter() - begin, 3),
     )  # fmt: skip
-    return Program(chosen, UNTUNED)
+    return ChosenSchedule(chosen, UNTUNED)
 
 
-def program_key(task: Task, program: Program) -> str:
+def program_key(task: Task, program: ChosenSchedule) -> str:
     """Return the key that a record of `program`, which is of `task`, has or would have."""
     return ProgramText.encode(program.steps, Names(task.dag)).key
 
 
-def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
+def program_of_record(task: Task, record: Record, threads: int = 0) -> ChosenSchedule:
     """Return the program of `record`, in the names of `task`, on so many threads (0: all)."""
     assert record.median_s is not None
     steps = record.program.decode(Names(task.dag))
@@ -137,7 +137,7 @@ def recorded_program(task: Task, record: Record, threads: int = 0) -> Program:
         record.version,
     )  # fmt: skip
     origin = f"tuned, {seconds_text(record.median_s)} when measured"
-    program = Program(steps, origin, is_tuned=True, threads=threads, records=(measured,))
+    program = ChosenSchedule(steps, origin, is_tuned=True, threads=threads, records=(measured,))
     if not program.packed_before:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"
@@ -158,17 +158,17 @@ class ProgramChoice:
     """Whether it checks the places that come from data."""
 
 
-def chosen_program(task: Task, choice: ProgramChoice) -> Program:
+def choose_program(task: Task, choice: ProgramChoice) -> ChosenSchedule:
     """Return the program of `task` that `choice` means.
 
     Raise RecordError if the file is missing or holds no checked program of the task for this
     machine, threads and caches: a build never falls back to the default unasked.
     """
-    found = _default_or_best(task, choice)
-    return found if choice.check_indices else replace(found, check_indices=False)
+    chosen = _default_or_best(task, choice)
+    return chosen if choice.check_indices else replace(chosen, check_indices=False)
 
 
-def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
+def _default_or_best(task: Task, choice: ProgramChoice) -> ChosenSchedule:
     path = choice.records
     if choice.use_default:
         return default_program(task.with_threads(choice.threads))
@@ -176,38 +176,44 @@ def _default_or_best(task: Task, choice: ProgramChoice) -> Program:
     if is_missing(path):
         raise RecordError(f"there is no record file {path}; {advice}")
     with Records.open(path, create=False) as records:
-        environment = recorded_environment([task], choice, records)
+        environment = find_environment([task], choice, records)
         best = records.best(task.key, environment)
         if best is not None:
             _LOG.info("%s: the record %s of %s is chosen", task.name, best.program_key, path)
-            return recorded_program(task, best, known_threads(records, best))
+            return program_of_record(task, best, find_threads(records, best))
         elsewhere = records.elsewhere(task.key, environment)
-    found = "no measured program"
+    held = "no measured program"
     if elsewhere.count:
-        found = "only programs measured on another machine, thread count or cache policy "
-        policies = dict.fromkeys(one.cache for one in elsewhere.environments)
-        found += f"({elsewhere.count}, {', '.join(policies)})"
-    raise RecordError(f"{path} holds {found} of '{task.name}' for {task.target.text}; {advice}")
+        held = "only programs measured on another machine, thread count or cache policy "
+        policies = dict.fromkeys(other.cache for other in elsewhere.environments)
+        held += f"({elsewhere.count}, {', '.join(policies)})"
+    raise RecordError(f"{path} holds {held} of '{task.name}' for {task.target.text}; {advice}")
 
 
-def recorded_environment(
-    tasks: Sequence[Task], choice: ProgramChoice, records: Records
-) -> Environment:
+def find_environment(tasks: Sequence[Task], choice: ProgramChoice, records: Records) -> Environment:
     """Return the environment of this process; of a machine that is not here, one of the file.
 
     Such a one is a GPU, or a device of a fleet. `tasks` are all for one target.
     """
-    target, own = tasks[0].target, current_environment(choice.threads, choice.cache)
+    target, here = tasks[0].target, current_environment(choice.threads, choice.cache)
     is_here = target.may_be_here
     try:
-        own = current_environment(choice.threads, choice.cache, target)
+        here = current_environment(choice.threads, choice.cache, target)
     except BuildError:
         is_here = False
-    if is_here or any(records.best(task.key, own) for task in tasks):
-        return own
-    known = ((t.key, one) for t in tasks for one in records.elsewhere(t.key, own).environments)
-    fitting = (one for key, one in known if one.cache == choice.cache and records.best(key, one))
-    return next(fitting, own)
+    if is_here or any(records.best(task.key, here) for task in tasks):
+        return here
+    known = (
+        (t.key, environment)
+        for t in tasks
+        for environment in records.elsewhere(t.key, here).environments
+    )
+    fitting = (
+        environment
+        for key, environment in known
+        if environment.cache == choice.cache and records.best(key, environment)
+    )
+    return next(fitting, here)
 
 
 def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
@@ -231,7 +237,7 @@ def require_this_machine(target: Target, cache: CachePolicy = "warm") -> None:
         )
 
 
-def _compiled(state: State, task: Task, name: str, program: Program = _BY_HAND) -> Module:
+def _compile(state: State, task: Task, name: str, program: ChosenSchedule = _BY_HAND) -> Module:
     dump = dump_folder(name)
     if dump is not None:
         write_schedule(dump, state)

@@ -88,21 +88,21 @@ class Proposals:
     def __init__(self, task: Task, options: SearchOptions, rng: np.random.Generator) -> None:
         self._task, self._options = task, options
         self._seed = int(rng.integers(1 << 31))
-        self._space = replace(checked_space(task, options), seed=self._seed)
+        self._space = replace(make_checked_space(task, options), seed=self._seed)
         self._names = Names(task.dag)
         self._candidates: dict[str, Candidate | None] = {}
-        """What was proposed or is expected, by the key of its text; None: no sketch has it."""
+        """The programs proposed or expected, by the keys of their texts; None: no sketch has it."""
         self._pending: set[int] = set()
         self._new: list[tuple[Candidate, float | None]] = []
         self._known: list[Candidate] = []
         self._samples: list[Sample] = []
-        """Of `_known`, in this order."""
+        """The samples of `_known`, in this order."""
         self.notes: list[str] = [
             f"the rule {failure.rule} failed on '{failure.stage}' ({failure.reason}); "
             "the search goes on without its sketches"
             for failure in self._space.failures
         ]
-        """What the user should know; grows while the search goes on."""
+        """Notes for the user; more come while the search goes on."""
         self._model = choose_model(
             options.cost_model, np.random.default_rng(self._seed), self.notes.append
         )
@@ -156,22 +156,22 @@ class Proposals:
         rng = np.random.default_rng([self._seed, len(self._known) + len(self._pending)])
         times = [math.inf if sample.seconds is None else sample.seconds for sample in self._samples]
         seeds = [
-            replace(self._known[place], score=SCORED_SECONDS / times[place])
-            for place in sorted(range(len(times)), key=times.__getitem__)
+            replace(self._known[position], score=SCORED_SECONDS / times[position])
+            for position in sorted(range(len(times)), key=times.__getitem__)
         ]
         options = replace(self._options, trials_per_round=count)
         skipped = {candidate.key for candidate in self._known} | self._pending
         ways = [local_search] if is_local_search else []
         strategy = STRATEGIES[options.strategy]
         for way in (*ways, *([strategy] * _ATTEMPTS)):
-            found = way(self._space, model, rng, options, skipped, seeds)
-            batch = self._unknown(found.candidates, known)
-            if batch or (found.exhausted and way is strategy):
+            proposal = way(self._space, model, rng, options, skipped, seeds)
+            batch = self._take_unknown(proposal.candidates, known)
+            if batch or (proposal.exhausted and way is strategy):
                 return batch
-            skipped |= {candidate.key for candidate in found.candidates}
+            skipped |= {candidate.key for candidate in proposal.candidates}
         return []
 
-    def transferred(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[ProgramText]:
+    def transfer(self, programs: Iterable[Steps], known: AbstractSet[str]) -> list[ProgramText]:
         """Return programs for other extents of the same computation, as they would be for these.
 
         Those that no sketch of this space has are left out, and those of `known`.
@@ -183,9 +183,11 @@ class Proposals:
                 if genes is not None:
                     rows.append((number, genes))
                     break
-        return self._unknown(candidates(self._space, rows), known)
+        return self._take_unknown(candidates(self._space, rows), known)
 
-    def _unknown(self, proposed: Sequence[Candidate], known: AbstractSet[str]) -> list[ProgramText]:
+    def _take_unknown(
+        self, proposed: Sequence[Candidate], known: AbstractSet[str]
+    ) -> list[ProgramText]:
         """Return those of `proposed` that are not `known`, none twice; they are pending now."""
         batch: dict[str, ProgramText] = {}
         for candidate in proposed:
@@ -220,7 +222,7 @@ class Proposals:
         return self._model
 
 
-def checked_space(task: Task, options: SearchOptions) -> Space:
+def make_checked_space(task: Task, options: SearchOptions) -> Space:
     """Return the space of `task` without the sketches of users' rules that make no programs.
 
     A few programs of each such sketch are drawn, varied, described by features, lowered and
@@ -231,10 +233,10 @@ def checked_space(task: Task, options: SearchOptions) -> Space:
     failures = list(space.failures)
     sound: list[Sketch] = []
     for sketch in space.sketches:
-        own = user_rule_of(sketch)
-        fault = _fault(sketch, task, options) if own else ""
-        if own and fault:
-            failures.append(RuleFailure(*own, fault))
+        applied = user_rule_of(sketch)
+        fault = _fault(sketch, task, options) if applied else ""
+        if applied and fault:
+            failures.append(RuleFailure(*applied, fault))
         else:
             sound.append(sketch)
     rules = sketch_rules(options, task.target)

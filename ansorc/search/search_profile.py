@@ -24,7 +24,7 @@ _WHOLE: Mapping[tuple[str, str], str] = {
     ("ansorc.search.measure.measurer", "rank"): "contest",
     ("ansorc.search.measure.data", "create"): "inputs and reference",
 }
-"""What is one category with all that it calls, by module and function."""
+"""Functions that form one category with all that they call, by module and name."""
 _FUNCTIONS: Mapping[tuple[str, str], str] = {
     ("ansorc.search.model.trees", "update"): "model training",
     ("ansorc.search.model.choice", "update"): "model training",
@@ -67,7 +67,7 @@ _SEARCHING = frozenset({
     "untuned default", "model training", "predictions", "sampling", "features", "sketches",
     "evolution", "lowering",
 })  # fmt: skip
-"""What another thread does beside a build."""
+"""The categories of work that another thread does beside a build."""
 
 
 class SearchProfile:
@@ -102,12 +102,12 @@ class SearchProfile:
     @property
     def seconds(self) -> dict[str, float]:
         """Seconds of the wall time by category, the longest first."""
-        return _sorted(self._seconds)
+        return _sort_longest_first(self._seconds)
 
     @property
     def beside(self) -> dict[str, float]:
         """Seconds that other threads searched, while the first one waited for builds."""
-        return _sorted(self._beside)
+        return _sort_longest_first(self._beside)
 
     def _watch(self) -> None:
         before = time.perf_counter()
@@ -127,22 +127,22 @@ class SearchProfile:
         self.total_s += passed_s
         for thread, frame in frames.items():
             if thread not in (mine, self._owner):
-                found = category_of(frame)
-                if found in _SEARCHING:
-                    self._beside[found] += passed_s
+                current_category = category_of(frame)
+                if current_category in _SEARCHING:
+                    self._beside[current_category] += passed_s
         is_timing = category in (MEASURING, "contest")
         return max(self._every_s, _EVERY_WHILE_TIMED_S) if is_timing else self._every_s
 
 
 def category_of(frame: FrameType | None) -> str:
     """Return what the innermost function that has a category is doing."""
-    found = ""
+    category = ""
     for module, function in _functions(frame):
         whole = _WHOLE.get((module, function))
         if whole is not None:
             return whole
-        found = found or _FUNCTIONS.get((module, function)) or _by_module(module)
-    return found or OTHER
+        category = category or _FUNCTIONS.get((module, function)) or _by_module(module)
+    return category or OTHER
 
 
 def _functions(frame: FrameType | None) -> Iterator[tuple[str, str]]:
@@ -158,5 +158,5 @@ def _by_module(module: str) -> str:
     )
 
 
-def _sorted(seconds: Mapping[str, float]) -> dict[str, float]:
+def _sort_longest_first(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))

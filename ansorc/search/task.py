@@ -1,4 +1,4 @@
-"""What is tuned: a tensor computation for a target, under a name."""
+"""The subject of tuning: a tensor computation for a target, under a name."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Task:
     name: str
 
     def __init__(self, dag: ComputeDAG, target: Target | str = "native", name: str = "kernel"):
-        found = Target.parse(target) if isinstance(target, str) else target
+        parsed = Target.parse(target) if isinstance(target, str) else target
         for value, kind, what in (
             (dag, ComputeDAG, "dag"),
-            (found, Target, "target"),
+            (parsed, Target, "target"),
             (name, str, "name"),
         ):
             if not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ArgumentError(f"Task: {what} is {short_text(value)}, not a {kind.__name__}")
         object.__setattr__(self, "dag", dag)
-        object.__setattr__(self, "target", found)
+        object.__setattr__(self, "target", parsed)
         object.__setattr__(self, "name", name)
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ _FIRST_GAIN = 0.1
 """The share of a task's seconds that its first round is expected to save; it fits recorded curves
 (docs/decisions/0107)."""
 _NO_TIME_S = 1e-9
-"""What a task without a program counts as: next to nothing, but an objective can divide by it."""
+"""Seconds of a task without a program: next to nothing, but an objective can divide by it."""
 
 TaskStatus = Literal["active", "resting", "met", "exhausted", "failed"]
 """Whether a task gets rounds, or why it does not: it gains next to nothing; the objective does not
@@ -33,7 +33,7 @@ depend on it any more; it has no more programs; none of its programs works."""
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """What is known of one task; all of it follows from its records."""
+    """The progress of one task; all of it follows from its records."""
 
     trials: int = 0
     curve: tuple[tuple[int, float], ...] = ()
@@ -53,18 +53,18 @@ class TaskProgress:
         """Return the best seconds among the first `trials`, or of the first program at all."""
         if not self.curve:
             return math.inf
-        found = bisect_right(self.curve, trials, key=lambda point: point[0])
-        return self.curve[max(found - 1, 0)][1]
+        count = bisect_right(self.curve, trials, key=lambda point: point[0])
+        return self.curve[max(count - 1, 0)][1]
 
     @property
     def flops_per_s(self) -> float:
-        """What its best program reaches."""
+        """The speed of its best program."""
         return self.flops / self.best_s
 
 
 @dataclass(frozen=True)
 class Round:
-    """What to measure next."""
+    """The task and the trials to measure next."""
 
     task: int
     trials: int
@@ -186,24 +186,24 @@ class TaskScheduler:
 
     def value(self, tasks: Sequence[TaskProgress]) -> float:
         """Return the objective; tasks without a program count next to nothing."""
-        return objective_value(self.options, self._latencies(_known(tasks)))
+        return objective_value(self.options, self._latencies(_best_times(tasks)))
 
     def status(self, tasks: Sequence[TaskProgress]) -> list[TaskStatus]:
         """Return what each task is doing."""
-        found: list[TaskStatus] = []
+        states: list[TaskStatus] = []
         slopes, size = self._slopes(tasks), abs(self.value(tasks))
         for task, slope in zip(tasks, slopes, strict=True):
             if not task.curve and (task.is_over or task.trials >= self.options.most_failures):
-                found.append("failed")
+                states.append("failed")
             elif task.is_over:
-                found.append("exhausted")
+                states.append("exhausted")
             elif self.options.strategy != "gradient" or not task.curve:
-                found.append("active")
+                states.append("active")
             elif not slope:
-                found.append("met")
+                states.append("met")
             else:
-                found.append("resting" if self._is_resting(task, slope, size) else "active")
-        return found
+                states.append("resting" if self._is_resting(task, slope, size) else "active")
+        return states
 
     def gradients(self, tasks: Sequence[TaskProgress]) -> list[float]:
         """Return the change of the objective that one round more of each task should make, ≤ 0."""
@@ -291,7 +291,7 @@ class TaskScheduler:
 
     def _slopes(self, tasks: Sequence[TaskProgress]) -> list[float]:
         """Return the derivative of the objective by the seconds of each task."""
-        latencies = self._latencies(_known(tasks))
+        latencies = self._latencies(_best_times(tasks))
         by_network = objective_slopes(self.options, latencies)
         slopes = [
             sum(
@@ -309,5 +309,5 @@ class TaskScheduler:
         return slopes
 
 
-def _known(tasks: Sequence[TaskProgress]) -> list[float]:
+def _best_times(tasks: Sequence[TaskProgress]) -> list[float]:
     return [task.best_s if task.curve else _NO_TIME_S for task in tasks]

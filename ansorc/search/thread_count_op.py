@@ -34,7 +34,7 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     of a fleet, leaves all. Raise RecordError, MeasureError.
     """
     environment = best.environment
-    known = _known(records, best)
+    known = _find_threads(records, best)
     if known is not None:
         return known
     fewer = thread_counts(environment.running)
@@ -44,19 +44,19 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     turns = [measurer.time_threads(best.program, counts) for _ in range(_ROUNDS)]
     if not all(turns):
         return 0
-    found = fastest_count(counts, turns)
-    records.keep_threads(environment, [KernelThreads(best.task_key, best.program_key, found)])
-    return found
+    threads = fastest_count(counts, turns)
+    records.keep_threads(environment, [KernelThreads(best.task_key, best.program_key, threads)])
+    return threads
 
 
-def known_threads(records: Records, best: Record) -> int:
+def find_threads(records: Records, best: Record) -> int:
     """Return what was chosen for `best`; 0, all, where nothing was."""
-    return _known(records, best) or 0
+    return _find_threads(records, best) or 0
 
 
-def _known(records: Records, best: Record) -> int | None:
-    found = records.threads(best.environment).get(best.task_key)
-    return found.threads if found and found.program_key == best.program_key else None
+def _find_threads(records: Records, best: Record) -> int | None:
+    choice = records.threads(best.environment).get(best.task_key)
+    return choice.threads if choice and choice.program_key == best.program_key else None
 
 
 def thread_counts(most: int) -> tuple[int, ...]:
@@ -70,8 +70,8 @@ def fastest_count(counts: Sequence[int], turns: Sequence[Sequence[float]]) -> in
     Each turn has the seconds with each of them. What slows the machine for a turn cancels out.
     """
     ratios = [
-        statistics.median(times[place] / times[0] for times in turns)
-        for place in range(len(counts))
+        statistics.median(times[index] / times[0] for times in turns)
+        for index in range(len(counts))
     ]
-    place = min(range(len(counts)), key=ratios.__getitem__)
-    return counts[place] if ratios[place] < 1.0 - _TIE else 0
+    index = min(range(len(counts)), key=ratios.__getitem__)
+    return counts[index] if ratios[index] < 1.0 - _TIE else 0

@@ -147,10 +147,12 @@ def factorize(number: int) -> dict[int, int]:
 
 def divisors(extent: int) -> list[int]:
     """Return all divisors of `extent`, ascending."""
-    found = [1]
+    divisors_so_far = [1]
     for prime, power in factorize(extent).items():
-        found = [divisor * prime**p for divisor in found for p in range(power + 1)]
-    return sorted(found)
+        divisors_so_far = [
+            divisor * prime**p for divisor in divisors_so_far for p in range(power + 1)
+        ]
+    return sorted(divisors_so_far)
 
 
 def tuple_count(extent: int, levels: int) -> int:
@@ -211,9 +213,9 @@ def _neighbour_lists(
             moved[:, target] *= factor
             wanted = np.searchsorted(known, moved) @ weights
             places = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
-            found = codes[places] == wanted
-            sources.append(able[found])
-            targets.append(places[found])
+            is_present = codes[places] == wanted
+            sources.append(able[is_present])
+            targets.append(places[is_present])
     origin = np.concatenate([np.zeros(0, dtype=np.int64), *sources])
     reached = np.concatenate([np.zeros(0, dtype=np.int64), *targets])
     return _lists(origin, reached, len(rows))
@@ -261,9 +263,9 @@ def _cross_links(rows: IntArray) -> tuple[IntArray, IntArray]:
     sources: list[int] = []
     targets: list[int] = []
     for members in middle.values():
-        for one in members:
-            others = [other for other in members if rows[other, -1] != rows[one, -1]]
-            sources += [one] * len(others)
+        for member in members:
+            others = [other for other in members if rows[other, -1] != rows[member, -1]]
+            sources += [member] * len(others)
             targets += others
     return np.array(sources, dtype=np.int64), np.array(targets, dtype=np.int64)
 

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 """A whole number that is not a part of a name or of a decimal fraction."""
 
 
-def related_programs(
+def find_related_programs(
     records: Records, task: Task, environment: Environment, count: int
 ) -> list[tuple[Step, ...]]:
     """Return the best programs of what is recorded nearest to `task`, `count` at most.
@@ -26,30 +26,30 @@ def related_programs(
     numbers: extents, strides, padding. Their programs have the extents of that task (`adapt`
     changes them). Each gives half of what is wanted at most, so that two of them have a say.
     """
-    own = ((task, other) for other in _other_settings(records, task, environment))
+    own_settings = ((task, other) for other in _other_settings(records, task, environment))
     others = ((other, environment) for other in _find_related(records, task))
     names = Names(task.dag)
-    found: list[tuple[Step, ...]] = []
-    for other, where in chain(own, others):
-        limit = min(-(-count // 2), count - len(found))
+    programs: list[tuple[Step, ...]] = []
+    for other, where in chain(own_settings, others):
+        limit = min(-(-count // 2), count - len(programs))
         best = [
             r.program.decode(names)
             for r in records.undefeated(other.key, where, limit)
             if not r.function
         ]
-        found += [program for program in best if program not in found]
-    return found[:count]
+        programs += [program for program in best if program not in programs]
+    return programs[:count]
 
 
 def _other_settings(records: Records, task: Task, environment: Environment) -> list[Environment]:
     """This machine with other settings, as far as there are records of `task`."""
     machine = (environment.cpu, environment.features, environment.cores)
-    found = [
+    others = [
         other
         for other in records.elsewhere(task.key, environment).environments
         if (other.cpu, other.features, other.cores) == machine
     ]
-    return sorted(found, key=lambda other: (other.cache != environment.cache, other.threads))
+    return sorted(others, key=lambda other: (other.cache != environment.cache, other.threads))
 
 
 def _find_related(records: Records, task: Task) -> Iterator[Task]:

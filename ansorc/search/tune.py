@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Unpack, overload
 
 from ansorc.errors import MeasureError
-from ansorc.search.live_line import told_in_notebooks
-from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
+from ansorc.search.live_line import show_in_notebooks
+from ansorc.search.machines import Machines, MachinesAhead, choose_in_thread, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.measure.drawn_data import require_inputs
 from ansorc.search.model import Growth, TreeModel, import_ahead, require_model, what_is_missing
@@ -54,10 +54,10 @@ def tune(
     measure with; others are drawn, what says places over all that there are.
     """
     options = TuneOptions.of(settings)
-    dags = [one.dag for one in ([task] if isinstance(task, Task) else task)]
+    dags = [each.dag for each in ([task] if isinstance(task, Task) else task)]
     options = replace(options, inputs=require_inputs(dags, options.inputs))
     if isinstance(task, Task):
-        return tune_task(task, options, told_in_notebooks(task))
+        return tune_task(task, options, show_in_notebooks(task))
     return tune_tasks(task, options)
 
 
@@ -77,8 +77,8 @@ def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
             if options.time_budget is not None:
                 left = options.time_budget - (time.monotonic() - begin)
                 share = max(0.0, left) / (len(tasks) - number)
-            tell = told_in_notebooks(task)
-            results.append(_tuned(task, replace(options, time_budget=share), machines, tell))
+            tell = show_in_notebooks(task)
+            results.append(_tune_one(task, replace(options, time_budget=share), machines, tell))
             if results[-1].interrupted:
                 break
     return results
@@ -95,10 +95,10 @@ def tune_task(
     have, MeasureError if nothing at all can be measured.
     """
     with machines_for(options.measurer, options.for_workers()) as machines:
-        return _tuned(task, options, machines, on_trial)
+        return _tune_one(task, options, machines, on_trial)
 
 
-def _tuned(
+def _tune_one(
     task: Task, options: TuneOptions, machines: Machines, on_trial: Callable[[Trial], None]
 ) -> TuneResult:
     machines.require(task.target, options.cache)
@@ -180,7 +180,7 @@ def _measure_ahead(run: TuningRun, ahead: list[Batch], machines: MachinesAhead) 
         is_over = not batch
         return batch
 
-    choosing = chosen_beside(lambda: None if is_over else choose, lambda batch: batch)
+    choosing = choose_in_thread(lambda: None if is_over else choose, lambda batch: batch)
     with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
         for planned, result in arrivals:
             run.take(planned, result)

@@ -20,7 +20,7 @@ _MOST_THREADS = 1 << 16
 
 
 class TuneSettings(TypedDict, total=False):
-    """What the arguments of `tune` may be: the options of TuneOptions that most runs need."""
+    """The arguments of `tune`: the options of TuneOptions that most runs need."""
 
     trials: int
     records: str | os.PathLike[str]
@@ -49,7 +49,7 @@ class TuneOptions:
     time_budget: float | None = None
     """Seconds after which no further round begins; None for no limit."""
     cache: CachePolicy = "warm"
-    """What the caches hold when a timed call begins: what the call before left there ("warm"),
+    """The caches' contents when a timed call begins: what the call before left there ("warm"),
     nothing of the kernel's arrays ("cold"), all but its constants ("cold-weights"), or what other
     work has left ("other-work"). Times of the one do not compare with the others'."""
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -57,7 +57,7 @@ class TuneOptions:
     measurer: Machines | None = None
     """Where programs are measured, such as an `ac.Fleet`, which stays open; None: here."""
     inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False)
-    """What tasks are measured with, by the names of their inputs; all others are drawn."""
+    """Arrays to measure tasks with, by the names of their inputs; all others are drawn."""
 
     def __post_init__(self) -> None:
         """Raise MeasureError for a cache policy that there is not, and for too many threads;

@@ -1,4 +1,4 @@
-"""What a tuning run tells: of each trial, where its time went, and what it found."""
+"""The report of a tuning run: each trial, where its time went, and its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansorc.ir import notebook
 from ansorc.schedule import Schedule, replay
 from ansorc.search.contest import Ranking
 from ansorc.search.measure import BuildCost, RunCost, Stopwatch
-from ansorc.search.programs import compile_program, recorded_program
+from ansorc.search.programs import compile_program, program_of_record
 from ansorc.search.record import Record
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -75,7 +75,7 @@ class TimeSpent:
 
     @property
     def rest_s(self) -> float:
-        """What is left: writing records, showing progress."""
+        """The rest of the time: writing records, showing progress."""
         known = self.start_s + self.search_s + self.build_s + self.run_s + self.contest_s
         return max(0.0, self.total_s - known)
 
@@ -108,12 +108,12 @@ class TuneResult:
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Failed trials of this run by class."""
     first_failure: str = ""
-    """What the first of them was."""
+    """The first of these failures."""
     exhausted: bool = False
     """Whether the space holds no program that was not measured."""
     interrupted: bool = False
     notes: tuple[str, ...] = ()
-    """What the user should know: records of other machines, a missing library."""
+    """Notes for the user: records of other machines, a missing library."""
 
     def build(self, name: str = "") -> Module:
         """Return the best program, compiled as the kernel `name` (default: the task's name).
@@ -122,7 +122,7 @@ class TuneResult:
         """
         if self.best is None:
             raise MeasureError(f"no program of '{self.task.name}' can be built: {self.hint}")
-        program = recorded_program(self.task, self.best, self.threads)
+        program = program_of_record(self.task, self.best, self.threads)
         return compile_program(self.task, program, name)
 
     @property
@@ -139,7 +139,7 @@ class TuneResult:
                 f"the best program of '{self.task.name}' was given as loops, which have no steps; "
                 "its record has them: result.best.function"
             )
-        return replay(self.task.dag, recorded_program(self.task, self.best).steps)
+        return replay(self.task.dag, program_of_record(self.task, self.best).steps)
 
     def __str__(self) -> str:
         lines = [
@@ -165,7 +165,7 @@ class TuneResult:
         return f"<TuneResult of {self.task.name}: {best}, {self.trials} programs>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the best and the default time, and the curve of the best."""
+        """Return HTML for a notebook: the best and the default time, and the curve of the best."""
         times = {"best": self.best, "untuned default": self.default}
         rows = [
             (name, seconds_text(record.median_s))
@@ -181,7 +181,7 @@ class TuneResult:
     @property
     def packed_before(self) -> tuple[str, ...]:
         """The constant inputs that the best program has packed before; its time is without that."""
-        return recorded_program(self.task, self.best).packed_before if self.best else ()
+        return program_of_record(self.task, self.best).packed_before if self.best else ()
 
     @property
     def hint(self) -> str:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
 from ansorc.search.contest import CONTENDERS
-from ansorc.search.machines import Machines, MachinesAhead, chosen_beside, machines_for
+from ansorc.search.machines import Machines, MachinesAhead, choose_in_thread, machines_for
 from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
@@ -28,14 +28,14 @@ from ansorc.search.tuning_run import Batch, TuningRun, curve_of
 from ansorc.target.units import seconds_text
 
 _CONTEST_SHARE, _MOST_CONTEST_SHARE = 0.1, 0.5
-"""Of a limited time, what is kept for the contests: at least, and where they need more, at most."""
+"""Shares of a limited time for the contests: the least, and where they need more, the most."""
 _Choice: TypeAlias = tuple[int, Batch]
 """The number of a task, and its next programs."""
 
 
 @dataclass(frozen=True)
 class WeightedTasks:
-    """What a network is to the tuner: tasks, and how often each is run for one inference."""
+    """A network as the tuner sees it: tasks, and how often each is run for one inference."""
 
     name: str
     tasks: tuple[tuple[Task, float], ...]
@@ -56,7 +56,7 @@ class TaskReport:
     """Those of earlier runs included."""
     best_s: float | None
     share: float
-    """Of the time of all networks together, 0 to 1."""
+    """The share of the time of all networks together, 0 to 1."""
     expected_gain: float
     """The share of the objective that its next round should save, by the scheduler's estimate."""
     status: TaskStatus
@@ -74,7 +74,7 @@ class RoundReport:
     """Seconds of each network; inf while one of its tasks has no program."""
     objective: float
     trials: int
-    """Of all tasks, those of earlier runs included."""
+    """The trials of all tasks, those of earlier runs included."""
     total: int
     elapsed_s: float
     eta_s: float
@@ -96,13 +96,13 @@ class ScheduledResult:
 
     networks: tuple[WeightedTasks, ...]
     results: tuple[TuneResult, ...]
-    """Of each task, in the order in which the networks name them first."""
+    """The result of each task, in the order in which the networks name them first."""
     curve: tuple[CurvePoint, ...]
     """After each round of this process in which all tasks had a program."""
     elapsed_s: float
     interrupted: bool = False
     trials_spared: int = 0
-    """Of those that were asked for: no task was expected to gain by them."""
+    """Trials left of those asked for, as no task was expected to gain by them."""
 
     def __repr__(self) -> str:
         times = zip(self.networks, self.latencies, strict=True)
@@ -119,9 +119,9 @@ class ScheduledResult:
     @property
     def latencies(self) -> tuple[float, ...]:
         """Seconds of each network: of its best programs, as often as it runs them."""
-        found = {result.task.key: _seconds(result) for result in self.results}
+        seconds = {result.task.key: _seconds(result) for result in self.results}
         return tuple(
-            sum(weight * found[task.key] for task, weight in network.tasks)
+            sum(weight * seconds[task.key] for task, weight in network.tasks)
             for network in self.networks
         )
 
@@ -189,11 +189,11 @@ def tune_weighted(
 
 
 def _distinct(networks: Sequence[WeightedTasks]) -> list[Task]:
-    found: dict[str, Task] = {}
+    by_key: dict[str, Task] = {}
     for network in networks:
         for task, _ in network.tasks:
-            found.setdefault(task.key, task)
-    return list(found.values())
+            by_key.setdefault(task.key, task)
+    return list(by_key.values())
 
 
 def _scheduler(
@@ -240,7 +240,7 @@ class _Driver:
         self._runs: dict[int, TuningRun] = {}
         self._errors: dict[int, AnsorcError] = {}
         self._groups = [structure_of(task.dag) for task in self.tasks]
-        self._progress = [self._recorded(number) for number in range(len(self.tasks))]
+        self._progress = [self._read_progress(number) for number in range(len(self.tasks))]
         self._before = tuple(task.trials for task in self._progress)
 
     @property
@@ -250,7 +250,7 @@ class _Driver:
 
     @property
     def trials_spared(self) -> int:
-        """What is left of the trials where the scheduler wants no more of them."""
+        """The trials that are left where the scheduler wants no more of them."""
         is_over = not self.is_interrupted and self.scheduler.next(self._progress) is None
         return max(0, self.scheduler.trials - self._trials) if is_over else 0
 
@@ -272,7 +272,7 @@ class _Driver:
             except AnsorcError as error:
                 self._errors[chosen.task] = error
                 is_over = True
-            self._progress[chosen.task] = self._recorded(chosen.task, is_over=is_over)
+            self._progress[chosen.task] = self._read_progress(chosen.task, is_over=is_over)
             self._rest()
             self._report(chosen.task)
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
@@ -280,16 +280,16 @@ class _Driver:
 
     def tune_ahead(self, machines: MachinesAhead) -> None:
         """As `tune`, with so many programs in flight as the machines want, of several tasks."""
-        while self._measured_ahead(machines):
+        while self._measure_ahead(machines):
             pass
         if len(self._errors) == len(self.tasks) and not any(task.curve for task in self._progress):
             raise next(iter(self._errors.values()))
 
-    def _measured_ahead(self, machines: MachinesAhead) -> bool:
+    def _measure_ahead(self, machines: MachinesAhead) -> bool:
         """Measure until the scheduler wants no more for now; whether there was anything."""
         flying, numbers = Counter[int](), dict[TuningRun, int]()
-        choosing = chosen_beside(
-            partial(self._next_ahead, flying), partial(self._planned, flying, numbers)
+        choosing = choose_in_thread(
+            partial(self._next_ahead, flying), partial(self._plan, flying, numbers)
         )
         with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
             for planned, result in arrivals:
@@ -300,7 +300,7 @@ class _Driver:
                 except MeasureError as error:
                     self._errors[number] = error
                 is_over = number in self._errors or self._progress[number].is_over
-                self._progress[number] = self._recorded(number, is_over=is_over)
+                self._progress[number] = self._read_progress(number, is_over=is_over)
                 if not flying[number]:  # a round of it has ended
                     self._report(number)
                 if self._rounds_left_s() == 0.0:
@@ -308,7 +308,7 @@ class _Driver:
         return bool(numbers)
 
     def _next_ahead(self, flying: Counter[int]) -> Callable[[], _Choice] | None:
-        """What proposes the next round, those under way counted in; None: there is none for now."""
+        """Return the proposer of the next round, those under way counted; None: no round now."""
         progress = [
             replace(task, trials=task.trials + flying[number])
             for number, task in enumerate(self._progress)
@@ -327,9 +327,7 @@ class _Driver:
 
         return propose
 
-    def _planned(
-        self, flying: Counter[int], numbers: dict[TuningRun, int], choice: _Choice
-    ) -> Batch:
+    def _plan(self, flying: Counter[int], numbers: dict[TuningRun, int], choice: _Choice) -> Batch:
         """Return the programs of a round, which is under way from now on."""
         number, batch = choice
         run = self._run(number)
@@ -342,7 +340,7 @@ class _Driver:
             self._errors[number] = error
             batch = ()
         if not batch:
-            self._progress[number] = self._recorded(number, is_over=True)
+            self._progress[number] = self._read_progress(number, is_over=True)
         numbers[run] = number
         flying[number] += len(batch)
         return batch
@@ -354,7 +352,7 @@ class _Driver:
         for number in sorted(range(len(self.tasks)), key=lambda n: -seconds[n]):
             if not self._progress[number].curve:
                 continue
-            run, left = self._run(number), self._left_s()
+            run, left = self._run(number), self._remaining_s()
             share, rest = seconds[number] / rest if rest > 0 else 0.0, rest - seconds[number]
             try:
                 run.finish(math.inf if left is None else share * left)
@@ -372,7 +370,7 @@ class _Driver:
     def results(self) -> tuple[TuneResult, ...]:
         """Return the result of each task, begun or not."""
         status = self.scheduler.status(self._progress)
-        found: list[TuneResult] = []
+        results: list[TuneResult] = []
         for number in range(len(self.tasks)):
             run = self._run(number)
             run.is_interrupted = self.is_interrupted
@@ -380,8 +378,8 @@ class _Driver:
                 run.tell(f"given up: {self._errors[number]}")
             elif status[number] == "failed":
                 run.tell(f"given up: none of its {run.trials} programs has a time")
-            found.append(run.result())
-        return tuple(found)
+            results.append(run.result())
+        return tuple(results)
 
     def _measure(self, chosen: Round) -> bool:
         """Do one round; return whether there was anything to measure."""
@@ -412,7 +410,7 @@ class _Driver:
             self._runs[number] = run
         return run
 
-    def _left_s(self) -> float | None:
+    def _remaining_s(self) -> float | None:
         """Seconds until the time is up; None where it is not limited."""
         budget = self.options.time_budget
         return None if budget is None else max(0.0, budget - self.elapsed_s)
@@ -435,7 +433,7 @@ class _Driver:
             if count and task.trials > 1 and task.curve
         )
 
-    def _recorded(self, number: int, *, is_over: bool = False) -> TaskProgress:
+    def _read_progress(self, number: int, *, is_over: bool = False) -> TaskProgress:
         task = self.tasks[number]
         known = self.records.all(task.key, self._environment)
         return TaskProgress(
@@ -477,5 +475,5 @@ class _Driver:
         """Seconds that the rest takes at the rate so far, or until the time is up."""
         rate = (self._trials - sum(self._before)) / max(self.elapsed_s, 1e-9)
         rest = (self.scheduler.trials - self._trials) / rate if rate else 0.0
-        left = self._left_s()
+        left = self._remaining_s()
         return rest if left is None else min(rest, left)

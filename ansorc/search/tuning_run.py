@@ -29,13 +29,13 @@ from ansorc.search.measure import (
     concurrently,
     nothing,
 )
-from ansorc.search.measure.drawn_data import described
+from ansorc.search.measure.drawn_data import describe_data
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
-from ansorc.search.thread_count_op import choose_threads, known_threads
-from ansorc.search.transfer import related_programs
+from ansorc.search.thread_count_op import choose_threads, find_threads
+from ansorc.search.transfer import find_related_programs
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import TimeSpent, Trial, TuneResult
 from ansorc.target.units import seconds_text
@@ -108,7 +108,7 @@ class TuningRun:
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._machines, self._on_trial = machines, on_trial
-        self._data = described(task.dag, options.inputs)
+        self._data = describe_data(task.dag, options.inputs)
         self._environment = machines.environment(options.threads, options.cache, task.target)
         self._shared = task.with_threads(self._environment.running)
         records.add_task(task)
@@ -138,7 +138,7 @@ class TuningRun:
 
     @property
     def task(self) -> Task:
-        """What is tuned."""
+        """The task that is tuned."""
         return self._task
 
     @property
@@ -153,7 +153,7 @@ class TuningRun:
 
     @property
     def measurer(self) -> TaskMeasurer:
-        """What measures its programs, from `start` on until `close`."""
+        """The measurer of its programs, from `start` on until `close`."""
         assert self._measurer is not None
         return self._measurer
 
@@ -165,7 +165,7 @@ class TuningRun:
     @property
     def is_over(self) -> bool:
         """Return whether its options ask for nothing more, neither trials nor a contest."""
-        return self._left() <= 0 and self._final.is_decided
+        return self._count_remaining() <= 0 and self._final.is_decided
 
     @property
     def is_late(self) -> bool:
@@ -179,20 +179,20 @@ class TuningRun:
 
         Fewer while there is little to learn from, and in the local search at the end.
         """
-        left, last = self._left(), self._local_search_trials()
+        left, last = self._count_remaining(), self._local_search_trials()
         if left <= 0 or self.is_exhausted or self.is_late:
             return 0
         if left <= last:  # each round goes on from what the one before found
             return min(left, max(_LEAST_NEIGHBOURS, math.ceil(last / _LOCAL_SEARCHES)))
         most = self._options.search.trials_per_round
-        size = min(max(_FIRST_ROUND, self._planned() // 2), most)
+        size = min(max(_FIRST_ROUND, self._count_planned() // 2), most)
         before_last = left - last
         is_last = before_last < size + size // 4  # a few more are not worth a round
         return min(before_last, most) if is_last else size
 
     def round_ahead(self, ahead: int) -> int:
         """As `round_size`, for machines that have `ahead` programs in flight: as many as these."""
-        return min(ahead, self._left()) if self.round_size else 0
+        return min(ahead, self._count_remaining()) if self.round_size else 0
 
     def propose(self, count: int, *, is_local_search: bool | None = None) -> Batch:
         """Return the next programs to measure, `count` of them or what there is.
@@ -204,7 +204,7 @@ class TuningRun:
         if count <= 0:
             return []
         with self._watch.phase("search"):
-            known, is_last = self.trials, self._left() <= self._local_search_trials()
+            known, is_last = self.trials, self._count_remaining() <= self._local_search_trials()
             first = self._first(count)
             self._keys.update(program.key for program in first)
             more = count - len(first)
@@ -263,7 +263,7 @@ class TuningRun:
             return
         self.start()
         with self._watch.phase("contest"):
-            self._ranking = self._final.hold(self.measurer, self._recorded, limit_s)
+            self._ranking = self._final.hold(self.measurer, self._record, limit_s)
         self._best = self._records.best(self._task.key, self._environment)
         if self._best is not None:
             _LOG.info(
@@ -298,7 +298,7 @@ class TuningRun:
         return TuneResult(
             task=self._task,
             best=best,
-            threads=known_threads(self._records, best) if best else 0,
+            threads=find_threads(self._records, best) if best else 0,
             default=next((record for record in known if record.program_key == key), None),
             curve=curve_of(known),
             trials=len(known),
@@ -352,16 +352,18 @@ class TuningRun:
         if self._options.search.starts_from_default and self._default.key not in self._keys:
             self._proposals.expect([self._default])
             first.append(self._default)
-        if self._planned() <= 1 < most:
+        if self._count_planned() <= 1 < most:
             related = self._related[: max(most - len(first), 0)]
-            first += self._proposals.transferred(related, {self._default.key, *self._keys})
+            first += self._proposals.transfer(related, {self._default.key, *self._keys})
         return first
 
     def _read_related(self) -> None:
         """Read what `_first` proposes, in the driver's thread: the records serve that one alone."""
         if len(self._known) <= 1:  # of which one is the default
             most = self._options.search.transferred
-            self._related = related_programs(self._records, self._task, self._environment, most)
+            self._related = find_related_programs(
+                self._records, self._task, self._environment, most
+            )
 
     def _local_search_trials(self) -> int:
         """How many of the trials, the last ones, search near the best programs."""
@@ -369,7 +371,7 @@ class TuningRun:
 
     def _note(self, result: MeasureResult, known: int) -> None:
         """Record one result and tell of it."""
-        record = self._recorded(result, known)
+        record = self._record(result, known)
         self._builds.append(result.build)
         self._runs.append(result.run)
         self._keys.add(record.program_key)
@@ -384,7 +386,7 @@ class TuningRun:
         self._on_trial(self._trial(is_new_best=is_new_best))
         self._require_success()
 
-    def _recorded(self, result: MeasureResult, known: int = 0) -> Record:
+    def _record(self, result: MeasureResult, known: int = 0) -> Record:
         record = Record.of_result(
             self._task.key, result, self._environment, seed=self._options.seed, known=known,
             data=self._data,
@@ -416,17 +418,17 @@ class TuningRun:
     def _measured(self) -> int:
         return len(self._known) - self._earlier
 
-    def _planned(self) -> int:
+    def _count_planned(self) -> int:
         return self._earlier + self._proposed
 
-    def _left(self) -> int:
-        return self._options.trials - self._planned()
+    def _count_remaining(self) -> int:
+        return self._options.trials - self._count_planned()
 
     def _elsewhere(self) -> list[str]:
-        found = self._records.elsewhere(self._task.key, self._environment)
-        if not found.count:
+        elsewhere = self._records.elsewhere(self._task.key, self._environment)
+        if not elsewhere.count:
             return []
-        return [f"{found.count} records of this task come from another machine, number of "
+        return [f"{elsewhere.count} records of this task come from another machine, number of "
                 "threads or cache policy; their times were not used"]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
     return _conflicts(words.reshape(*words.shape[:-1], -1, BANKS)).sum(axis=-1)
 
 
-def shared_wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
+def count_shared_wavefronts(addresses: Addresses, width: int) -> NDArray[np.int64]:
     """Return `wavefronts` of shared memory, which does two parts at once where they allow it.
 
     They do where each thread asks for the same as its neighbour, or each as its neighbour's

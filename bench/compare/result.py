@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, get_args
 
-from ansorc.compare.figures import paired_ratio, quartiles
+from ansorc.compare.figures import median_ratio, quartiles
 
 FILE = "results.json"
 _SCHEMA = 1
@@ -87,7 +87,7 @@ class CaseResult:
         own, best = self.sides.get("ansorc"), self.best_peer(way)
         if own is None or not (times := getattr(own, way)):
             return None
-        ratio = paired_ratio(times, getattr(self.sides[best], way)) if best else None
+        ratio = median_ratio(times, getattr(self.sides[best], way)) if best else None
         return median(times), ratio
 
     def ratio(self, peer: str, *, less_dispatch: bool = False) -> float | None:
@@ -100,14 +100,14 @@ class CaseResult:
             return None
         off = other.dispatch_s if less_dispatch else 0.0
         least = 0.05 * other.median_s  # the dispatch of a small call may be more than a call's
-        return paired_ratio(own.seconds, [max(s - off, least) for s in other.seconds])
+        return median_ratio(own.seconds, [max(s - off, least) for s in other.seconds])
 
     def share(self, side: str) -> float | None:
         """Return which share of the machine's limit a side reached."""
         found = self.sides.get(side)
         if found is None or not found.seconds or not self.limit_s:
             return None
-        return paired_ratio(found.seconds, self.limit_s)
+        return median_ratio(found.seconds, self.limit_s)
 
 
 @dataclass

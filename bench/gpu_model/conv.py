@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
-from ansorc.target.gpu_requests import global_wavefronts, sectors, shared_wavefronts
+from ansorc.target.gpu_requests import count_shared_wavefronts, global_wavefronts, sectors
 from bench.gpu_model.gemm import WORD_BYTES, Columns, Floats, Integers, most_registers
 
 EXTENT, FILTER = 4096, 15
@@ -117,7 +117,7 @@ class _Kernel:
     def shared_accesses(self) -> tuple[SharedAccess, SharedAccess]:
         """The copy of the block's part of the image, and its use."""
         tile = _threads(self.bx, self.threads, self.pitch)
-        banks = shared_wavefronts(tile, WORD_BYTES).mean(axis=-1)
+        banks = count_shared_wavefronts(tile, WORD_BYTES).mean(axis=-1)
         copied = SharedAccess(self.copies, banks, is_store=True)
         return copied, SharedAccess(self.loads * self.is_shared, banks)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
-from ansorc.target.gpu_requests import global_wavefronts, sectors, shared_wavefronts
+from ansorc.target.gpu_requests import count_shared_wavefronts, global_wavefronts, sectors
 
 EXTENT = 4096
 WORD_BYTES = 4
@@ -107,10 +107,10 @@ class _Factor:
                     held),
         ]  # fmt: skip
         shared = [
-            SharedAccess(copied, _by_width(shared_wavefronts, to_shared, self.width),
+            SharedAccess(copied, _by_width(count_shared_wavefronts, to_shared, self.width),
                          is_store=True),
             SharedAccess(to_registers * self.is_shared,
-                         _by_width(shared_wavefronts, self.addresses, self.width)),
+                         _by_width(count_shared_wavefronts, self.addresses, self.width)),
         ]  # fmt: skip
         return reads, shared, copied
 

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.compare.figures import geometric_mean, paired_ratio
+from ansorc.compare.figures import geometric_mean, median_ratio
 from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
 from ansorc.target.units import seconds_text
@@ -42,7 +42,7 @@ class NetworkResult:
 
     def ratio(self, side: str, own: str) -> float:
         """Return how many times as long `side` takes as `own`."""
-        return paired_ratio(self.seconds[own], self.seconds[side])
+        return median_ratio(self.seconds[own], self.seconds[side])
 
 
 def takes_comparison(directory: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

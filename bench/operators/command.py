@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ansorc.compare.figures import geometric_mean, paired_ratio
+from ansorc.compare.figures import geometric_mean, median_ratio
 from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
 from ansorc.target.units import seconds_text
@@ -42,7 +42,7 @@ class OperatorResult:
         if own not in self.seconds:
             return {}
         return {
-            side: paired_ratio(self.seconds[own], times)
+            side: median_ratio(self.seconds[own], times)
             for side, times in self.seconds.items()
             if side not in _OWN
         }

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from ansorc.codegen.call.module import Module
 from ansorc.search.measure.data import draw_inputs
-from ansorc.search.programs import compile_program, default_program, recorded_program
+from ansorc.search.programs import compile_program, default_program, program_of_record
 from ansorc.search.task import Task
 from ansorc.search.tune import tune
 from ansorc.target.units import seconds_text
@@ -66,7 +66,7 @@ def main(
         best = tune(task, trials=trials, records=records, threads=threads).best
         if best is None:
             raise click.ClickException(f"no program of {name} could be measured")
-        tuned = compile_program(task, recorded_program(task, best))
+        tuned = compile_program(task, program_of_record(task, best))
         found.append(compared(task, tuned, threads))
         click.echo(f"{name}: {found[-1].share:.0%} of the tuned speed")
     Console(width=100).print(_table(found))

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ansorc.cli.progress import Progress
 from ansorc.codegen.llvm.limits import fma_peak
-from ansorc.compare.checked_run import checked_time
+from ansorc.compare.checked_run import check_and_time
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
@@ -86,7 +86,7 @@ def measured(name: str, options: TuneOptions, long_trials: int) -> Finding:
     assert result.default.median_s is not None
     spent = result.spent
     rng = np.random.default_rng(_INPUTS_SEED)
-    timed = checked_time(task, result.build(), rng, threads=options.threads)
+    timed = check_and_time(task, result.build(), rng, threads=options.threads)
     finding = Finding(
         name, options.seed, options.trials, result.measured_now, sum(result.failures.values()),
         timed.peak_share, result.best.median_s, result.default.median_s, result.elapsed_s,

@@ -23,7 +23,7 @@ from ansorc.report.history import History, retrain
 from ansorc.report.sections import task_sections
 from ansorc.schedule import replay
 from ansorc.search.measure.result import FailureKind
-from ansorc.search.programs import program_key, recorded_program
+from ansorc.search.programs import program_key, program_of_record
 from ansorc.search.record import Records, current_environment
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -139,7 +139,7 @@ def test_lines_of_one_program_alone_are_marked(tuned_file: Path) -> None:
     assert task is not None
     assert untuned is not None
     texts = {
-        record.program_key: str(replay(task.dag, recorded_program(task, record).steps))
+        record.program_key: str(replay(task.dag, program_of_record(task, record).steps))
         for record in history.records[:28]
     }
     default = str(replay(task.dag, untuned.steps))

@@ -23,7 +23,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay
 from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
 from ansorc.search.measure.check import Expectation, tolerance
-from ansorc.search.programs import default_program, recorded_program, require_this_machine
+from ansorc.search.programs import default_program, program_of_record, require_this_machine
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from tests.e2e import toy_backend
@@ -90,7 +90,7 @@ def test_it_is_tuned(make: Callable[[], ComputeDAG], tmp_path: Path) -> None:
     assert result.best is not None
     assert result.best.checked
     assert_right(task.dag, result.build())
-    state = replay(task.dag, recorded_program(task, result.best).steps)
+    state = replay(task.dag, program_of_record(task, result.best).steps)
     for target, is_marked in ((TOY, True), (ac.Target.parse("native"), False)):
         layouts = packings(state)
         built = compile_function(lower(state), target, packings=layouts, cache=CompileCache())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansorc.errors import OptionError
-from ansorc.fleet.announcement import Announcement, calibrate, kept_together
+from ansorc.fleet.announcement import Announcement, calibrate, group_devices
 from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.jobs import ANSWER, JOB, decode
 from ansorc.fleet.signing import KEY_BYTES, FleetKey, SignatureError
@@ -98,13 +98,13 @@ def test_a_key_is_secret_and_made_once(tmp_path: Path) -> None:
 
 def test_devices_whose_probes_or_machines_differ_are_kept_apart() -> None:
     near = [("a", device(probe_s=1.0)), ("b", device(probe_s=1.04)), ("c", device(probe_s=1.1))]
-    kept, (note,) = kept_together(near)
+    kept, (note,) = group_devices(near)
     assert kept == {"a", "b"}
     assert "at c is kept apart: its probe differs by +8%" in note
-    kept, (note,) = kept_together([*near[:2], ("d", device(probe_s=1.0, cpu="another"))])
+    kept, (note,) = group_devices([*near[:2], ("d", device(probe_s=1.0, cpu="another"))])
     assert kept == {"a", "b"}
     assert "another machine" in note
-    assert kept_together([]) == (frozenset(), ())
+    assert group_devices([]) == (frozenset(), ())
     assert Announcement.from_json(near[0][1].to_json()) == near[0][1]
 
 

@@ -12,7 +12,7 @@ from ansorc.graph import graph_bisect
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_bisect import bisect_rewrites
-from ansorc.graph.passes.pipeline import NETWORK_PASSES, optimized
+from ansorc.graph.passes.pipeline import NETWORK_PASSES, optimize_graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
 from ansorc.search.measure import Failure, FailureKind, Measurer, MeasureResult, ProgramText
@@ -38,9 +38,9 @@ def plant_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     passes.insert(4, ("doubles_weights", doubles_weights))
 
     def faulty(graph: Graph, trace: Callable[[str, Graph], None] | None = None) -> Graph:
-        return optimized(graph, passes, trace)
+        return optimize_graph(graph, passes, trace)
 
-    monkeypatch.setattr(graph_bisect, "optimized", faulty)
+    monkeypatch.setattr(graph_bisect, "optimize_graph", faulty)
 
 
 def test_the_faulty_rewrite_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,18 @@ def any_attributes(*tensors: ac.Tensor, **attributes: Any) -> ac.Tensor:
     return ac.ops.relu(first)
 
 
+def test_an_operator_of_an_earlier_version_is_read_under_its_present_name() -> None:
+    builder = GraphBuilder("pool")
+    data = builder.input("x", TensorType(dtype("float32"), (1, 2, 4, 4)))
+    names = builder.add_many(
+        "max_pool_with_indices", [data], ("y", "at"), kernel=(2, 2), layout="NCHW"
+    )
+    text = builder.graph(names).to_text()
+    earlier = text.replace("max_pool_with_indices", "max_pool_places")
+    assert earlier != text
+    assert ac.Graph.from_text(earlier, {}).to_text() == text
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> ac.Graph:
     """Graphs of one operator that takes any attributes; their names are anything."""

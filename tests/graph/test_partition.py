@@ -8,7 +8,7 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.partition import Lifetime, least_bytes, lifetimes, partition
-from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
 from ansorc.lang.reference import evaluate
@@ -20,7 +20,7 @@ def titles(graph: Graph) -> list[str]:
 
 
 def test_what_is_done_to_a_product_is_done_in_its_kernel() -> None:
-    assert titles(optimized(NETWORKS["residual"]())) == [
+    assert titles(optimize_graph(NETWORKS["residual"]())) == [
         "transpose + conv2d + bias_add + relu",
         "transpose + conv2d + bias_add + add + relu",
         "global_avg_pool",
@@ -55,7 +55,7 @@ def test_elementwise_nodes_join_the_reduction_behind_them() -> None:
 
 
 def test_a_movement_of_elements_is_done_by_each_reader() -> None:
-    graph = optimized(NETWORKS["attention"]())
+    graph = optimize_graph(NETWORKS["attention"]())
     assert "transpose + transpose + matmul + multiply + add" in titles(graph)
     assert "transpose + matmul + transpose" in titles(graph)
 
@@ -75,7 +75,7 @@ def test_movements_in_a_row_are_done_by_all_readers() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_kernels_compute_the_network(name: str) -> None:
-    graph = optimized(NETWORKS[name]())
+    graph = optimize_graph(NETWORKS[name]())
     parts, inputs = partition(graph), inputs_of(graph)
     values = {**inputs, **graph.constants}
     for group in parts.groups:
@@ -88,7 +88,7 @@ def test_the_kernels_compute_the_network(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_arena_is_hardly_larger_than_it_must_be(name: str) -> None:
-    graph = optimized(NETWORKS[name]())
+    graph = optimize_graph(NETWORKS[name]())
     parts = partition(graph)
     _, size = place_in_arena(lifetimes(graph, parts))
     lives = lifetimes(graph, parts)

@@ -74,7 +74,7 @@ def test_other_batches_and_other_weights(plans: list[NetworkPlan], tmp_path: Pat
         contents = Contents(held)
         for batch in (1, 4, 7, 16, 33):
             graph = perceptron(batch, held)
-            made.append((graph, networks.built(Network.of(graph), CHOICE, contents), batch))
+            made.append((graph, networks.build(Network.of(graph), CHOICE, contents), batch))
     for graph, network, batch in made:
         assert_right(graph, network, batch)
     for mine, others in ((plans[:5], first), (plans[5:], other)):
@@ -94,11 +94,11 @@ def test_a_weight_is_held_as_long_as_a_network_reads_it() -> None:
     known, held = PackedWeights(), weights(0)
     contents = Contents(held)
     copied = Weight(held[0].T)
-    one, same = known.bound([Weight(held[0]), copied], contents), known.bound([copied], contents)
+    one, same = known.bind([Weight(held[0]), copied], contents), known.bind([copied], contents)
     assert one[0].array.ctypes.data == held[0].ctypes.data
     assert one[1] is same[0]
     np.testing.assert_array_equal(one[1].array.view("f").reshape(WIDTH, WIDTH), held[0].T)
-    equal = known.bound([Weight(held[0].T.copy())], Contents([]))
+    equal = known.bind([Weight(held[0].T.copy())], Contents([]))
     assert equal[0] is one[1], "two arrays of one content"
     del one, same, equal
     gc.collect()

@@ -14,16 +14,16 @@ import ansorc as ac
 from ansorc.codegen.call.network_module import CallTime, link_network
 from ansorc.codegen.network.plan import NetworkPlan
 from ansorc.graph import thread_count_network
-from ansorc.graph.cache_policy import cache_policy_of, used_bytes
+from ansorc.graph.cache_policy import cache_policy_of, count_bytes
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network_plan
+from ansorc.graph.network_build import choose_programs, compile_network_plan
 from ansorc.graph.thread_count_network import (
-    measured_threads,
+    measure_threads,
     tune_threads,
 )
 from ansorc.schedule import Names
 from ansorc.search.measure import ProgramText
-from ansorc.search.programs import Program, ProgramChoice, default_program, program_key
+from ansorc.search.programs import ChosenSchedule, ProgramChoice, default_program, program_key
 from ansorc.search.record import KernelThreads, Record, Records, current_environment
 from ansorc.search.thread_count_op import thread_counts
 from ansorc.target import Target
@@ -37,7 +37,7 @@ def network(target: str = "native") -> Network:
     return Network.of(attention_network(), target)
 
 
-def defaults(one: Network) -> dict[str, Program]:
+def defaults(one: Network) -> dict[str, ChosenSchedule]:
     return {key: default_program(task) for key, task in one.tasks.items()}
 
 
@@ -45,12 +45,12 @@ def defaults(one: Network) -> dict[str, Program]:
 def test_the_bytes_of_a_network_are_those_of_its_plan(name: str) -> None:
     one = Network.of(NETWORKS[name]())
     plan = compile_network_plan(one, defaults(one))
-    assert used_bytes(one) <= plan.arena_bytes + plan.weights.nbytes
-    assert plan.arena_bytes + plan.weights.nbytes <= 1.5 * used_bytes(one) + 4096
+    assert count_bytes(one) <= plan.arena_bytes + plan.weights.nbytes
+    assert plan.arena_bytes + plan.weights.nbytes <= 1.5 * count_bytes(one) + 4096
 
 
 def test_weights_are_cold_where_the_last_cache_does_not_hold_the_network() -> None:
-    size = used_bytes(network())
+    size = count_bytes(network())
     for third, policy in ((size, "warm"), (size - 1, "cold-weights")):
         target = f"native -cache=1024,2048,{third}"
         assert cache_policy_of(network(target)) == policy
@@ -105,11 +105,11 @@ def test_each_kernel_gets_the_fastest_number(
 
     monkeypatch.setattr(thread_count_network, "link_network", build)
     plan = perceptron(threads=1)
-    found = measured_threads(plan, target, [X], rounds=3)
+    found = measure_threads(plan, target, [X], rounds=3)
     assert found.threads == expected
     assert found.all_s == pytest.approx(sum(in_all))
     assert found.chosen_s <= found.all_s
-    assert [call.threads for call in found.applied(plan).calls] == [expected[0]] * 2 + [0]
+    assert [call.threads for call in found.apply(plan).calls] == [expected[0]] * 2 + [0]
 
 
 @pytest.mark.parametrize(("seconds", "known"), [(1e9, 1), (60.0, 1), (18.0, 0)])
@@ -131,7 +131,7 @@ def test_time_that_is_up_ends_the_rounds(
     monkeypatch.setattr(thread_count_network, "link_network", build)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     plan, target = perceptron(threads=1), Target.parse("native -cores=2")
-    found = measured_threads(plan, target, [X], deadline=seconds)
+    found = measure_threads(plan, target, [X], deadline=seconds)
     assert now[0] <= min(seconds, 31 * 4)
     assert math.isfinite(found.all_s) == bool(known)
     assert found.threads == (known, 0)
@@ -139,13 +139,13 @@ def test_time_that_is_up_ends_the_rounds(
 
 def test_a_real_network_is_right_with_whatever_was_chosen() -> None:
     plan = perceptron()
-    found = measured_threads(plan, NATIVE, [X], rounds=3)
+    found = measure_threads(plan, NATIVE, [X], rounds=3)
     assert len(found.threads) == 2
-    module = link_network(found.applied(plan), NATIVE)
+    module = link_network(found.apply(plan), NATIVE)
     np.testing.assert_array_equal(module(X), link_network(plan, NATIVE)(X))
 
 
-def record_of(key: str, task: ac.Task, program: Program) -> Record:
+def record_of(key: str, task: ac.Task, program: ChosenSchedule) -> Record:
     source = ProgramText.encode(program.steps, Names(task.dag))
     return Record(key, source.key, source.steps, "", current_environment(), 1e-6, checked=True)
 
@@ -156,12 +156,12 @@ def test_builds_use_what_is_kept_of_their_programs(tmp_path: Path) -> None:
     (first, task), (second, _), *_ = one.tasks.items()
     with Records.open(path) as records:
         records.add(record_of(first, task, programs[first]))
-    assert {program.threads for program in chosen_programs(one, choice).values()} == {0}
+    assert {program.threads for program in choose_programs(one, choice).values()} == {0}
     own = program_key(task, programs[first])
     kept = [KernelThreads(first, own, 1), KernelThreads(second, "another program", 1)]
     with Records.open(path) as records:
         records.keep_threads(current_environment(), kept)
-    found = chosen_programs(one, choice)
+    found = choose_programs(one, choice)
     assert {key: program.threads for key, program in found.items() if program.threads} == {first: 1}
     plan = compile_network_plan(one, found)
     assert [call.threads for call in plan.calls] == [

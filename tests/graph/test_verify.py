@@ -14,7 +14,7 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.network import Network
 from ansorc.graph.partition import GraphPartition
-from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.verify import partition_problems, verify_partition, verify_rewrite
 from ansorc.ir.dtype import FLOAT32, INT32
@@ -101,12 +101,12 @@ def test_every_pass_is_followed_by_the_check(monkeypatch: pytest.MonkeyPatch) ->
 
     swap, restore = ("swap", swapped), ("restore", swapped)
     monkeypatch.setenv("ANSORC_VERIFY_EACH", "0")
-    assert optimized(network(), (swap, restore)).outputs == ("y", "e")
+    assert optimize_graph(network(), (swap, restore)).outputs == ("y", "e")
     with pytest.raises(InternalError, match="the pass swap made"):
-        optimized(network(), (swap,))
+        optimize_graph(network(), (swap,))
     monkeypatch.setenv("ANSORC_VERIFY_EACH", "1")
     with pytest.raises(InternalError, match="the pass swap made"):
-        optimized(network(), (swap, restore))
+        optimize_graph(network(), (swap, restore))
 
 
 def test_a_pass_that_fails_is_a_fault_of_ansorc() -> None:
@@ -114,7 +114,7 @@ def test_a_pass_that_fails_is_a_fault_of_ansorc() -> None:
         raise TypeError(f"unsupported operand of {graph.name}")
 
     with pytest.raises(InternalError, match="the pass stumble failed: TypeError: unsupported"):
-        optimized(network(), (("stumble", stumble),))
+        optimize_graph(network(), (("stumble", stumble),))
 
 
 def broken_partitions(graph: Graph, cut: GraphPartition) -> dict[str, GraphPartition]:

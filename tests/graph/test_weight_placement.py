@@ -21,7 +21,7 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.tensor_type import TensorType
-from ansorc.graph.weight_placement import MOST_GROWTH_BYTES, merged_equal, place_weights
+from ansorc.graph.weight_placement import MOST_GROWTH_BYTES, merge_equal, place_weights
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.dump import DumpFolder
@@ -112,7 +112,7 @@ def test_equal_weights_of_several_networks_lie_once() -> None:
     packing, draw = winograd(16), Weights()
     source = draw(3, 3, 16, 16)
     weights = [Weight(source, packing), Weight(source.copy(), packing), Weight(source.copy())]
-    found = place_weights(merged_equal(weights), NATIVE)
+    found = place_weights(merge_equal(weights), NATIVE)
     assert found.stored.nbytes == packing.packed.bytes + source.nbytes
 
 

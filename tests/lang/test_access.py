@@ -111,6 +111,6 @@ def test_reads_lists_each_access_once() -> None:
 
 def test_shifted_axis() -> None:
     i = Var("i")
-    assert [access.shifted_axis(e) for e in (i, i + 1, 1 + i, i - 1, 2 + i - 1)] == ["i"] * 5
+    assert [access.find_shifted_axis(e) for e in (i, i + 1, 1 + i, i - 1, 2 + i - 1)] == ["i"] * 5
     others = [i * 2, 1 - i, i + Var("j"), const(3), Binary(BinaryOp.FLOORDIV, i, const(2))]
-    assert [access.shifted_axis(e) for e in others] == [None] * 5
+    assert [access.find_shifted_axis(e) for e in others] == [None] * 5

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.ir.expr import Expr, Var, const
-from ansorc.lang.strided import strided_view
+from ansorc.lang.strided import find_strided_view
 
 ROW, COLUMN = Var("i"), Var("j")
 
@@ -32,7 +32,7 @@ def test_a_view_is_what_indexing_gives(
         ROW * factors[0] + (const(factors[1]) * COLUMN + offsets[0]),
         offsets[1] - (ROW * -factors[2]) + COLUMN * factors[3],
     )
-    view = strided_view(tensor, indices, {"i": i, "j": j})
+    view = find_strided_view(tensor, indices, {"i": i, "j": j})
     inside = rows.min() >= 0 and columns.min() >= 0 and rows.max() < 12 and columns.max() < 11
     assert (view is not None) == inside
     if view is not None:
@@ -44,4 +44,4 @@ def test_a_view_is_what_indexing_gives(
 @pytest.mark.parametrize("index", [ROW * COLUMN, ROW // 2, ROW % 3, (ROW + COLUMN) * (COLUMN + 1)])
 def test_other_indices_have_no_view(index: Expr) -> None:
     axis = np.arange(2).reshape(-1, 1)
-    assert strided_view(np.zeros(9), (index,), {"i": axis, "j": axis.T}) is None
+    assert find_strided_view(np.zeros(9), (index,), {"i": axis, "j": axis.T}) is None

@@ -12,7 +12,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.search import default_programs as module
 from ansorc.search.default_programs import default_programs
 from ansorc.search.measure.pool import WorkerPool
-from ansorc.search.programs import Program, default_program
+from ansorc.search.programs import ChosenSchedule, default_program
 from ansorc.search.task import Task
 
 CPU, GPU = "x86_64-linux-gnu -mcpu=znver4", "cuda -arch=sm_90"
@@ -38,7 +38,7 @@ def chosen_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note the names of the tasks whose program this process chooses."""
     names: list[str] = []
 
-    def noted(task: Task) -> Program:
+    def noted(task: Task) -> ChosenSchedule:
         names.append(task.name)
         return default_program(task)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ansorc.search.default import default_steps
 from ansorc.search.options import SearchOptions
-from ansorc.search.programs import compile_program, recorded_program
+from ansorc.search.programs import compile_program, program_of_record
 from ansorc.search.record import Record, Records, export_lines, import_lines
 from ansorc.search.space import design_space
 from ansorc.search.tune import tune_task
@@ -36,13 +36,13 @@ def test_a_winner_with_a_packed_weight_is_right_and_says_so(tmp_path: Path) -> N
         assert import_lines(copy, tmp_path / "lines.jsonl").records == 8
         assert copy.all(task.key)[0].packed_before == ("t1",)
     assert result.best is not None
-    origin = recorded_program(task, result.best).origin
+    origin = program_of_record(task, result.best).origin
     assert result.packed_before == ("B",)
     assert origin.endswith("(without the packing of B, done once before)")
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in range(2))
     c = np.full((32, 32), np.nan, np.float32)
-    module = compile_program(task, recorded_program(task, result.best))
+    module = compile_program(task, program_of_record(task, result.best))
     module(a, module.pack("B", b), c)
     np.testing.assert_allclose(c, a.astype(np.float64) @ b, 1e-4, 1e-4)
 

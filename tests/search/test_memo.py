@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 
 
 class Owner:
@@ -12,7 +12,7 @@ class Owner:
 calls: list[tuple[Owner, int]] = []
 
 
-@memoized
+@memoize
 def scaled(owner: Owner, factor: int = 1) -> int:
     calls.append((owner, factor))
     return 10 * factor

@@ -21,7 +21,7 @@ from ansorc.codegen.call.library import load_kernel
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.search.measure import Measurer, ProgramText
-from ansorc.search.programs import ProgramChoice, chosen_program
+from ansorc.search.programs import ProgramChoice, choose_program
 from ansorc.search.record import Records
 from ansorc.search.thread_count_op import ThreadMeasurer, choose_threads, fastest_count
 from ansorc.target import Target
@@ -83,7 +83,7 @@ def test_the_choice_is_measured_once_kept_and_built(
     assert result.best is not None
     assert set(asked) == {(result.best.environment.threads, 1)}
     assert result.threads == 1
-    program = chosen_program(result.task, ProgramChoice(tmp_path / "tune.db", threads=2))
+    program = choose_program(result.task, ProgramChoice(tmp_path / "tune.db", threads=2))
     assert program.threads == result.build().signature.threads == 1
     with Records.open(tmp_path / "tune.db") as records:
         none = Made([])
@@ -92,7 +92,7 @@ def test_the_choice_is_measured_once_kept_and_built(
         assert none.asked == []
         another = replace(result.best, program_key="another")  # says nothing of this one
         assert choose_threads(Made([1.0, 2.0]), records, another) == 0
-    program = chosen_program(result.task, ProgramChoice(tmp_path / "tune.db", threads=2))
+    program = choose_program(result.task, ProgramChoice(tmp_path / "tune.db", threads=2))
     assert program.threads == 0
 
 

@@ -16,7 +16,7 @@ from ansorc.search.measure import ProgramText
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Environment, Record, Records, current_environment
 from ansorc.search.space import adapt, design_space, encode, steps, tiles
-from ansorc.search.transfer import related_programs
+from ansorc.search.transfer import find_related_programs
 from ansorc.search.tune import tune_task
 from tests.search.small_tasks import options
 
@@ -60,9 +60,9 @@ def test_the_nearest_extents_come_first(tmp_path: Path) -> None:
         for task, each in zip((near, far), own, strict=True):
             for place, program in enumerate(each):
                 record(records, task, program, 1.0 + place)
-        found = related_programs(records, product(64, 32, 32), HERE, 4)
+        found = find_related_programs(records, product(64, 32, 32), HERE, 4)
         assert found == [*own[0][:2], *own[1][:2]]
-        assert related_programs(records, product(64, 32, 32), HERE, 0) == []
+        assert find_related_programs(records, product(64, 32, 32), HERE, 0) == []
 
 
 def test_other_settings_of_the_same_task_and_machine_come_before_other_extents(
@@ -77,10 +77,10 @@ def test_other_settings_of_the_same_task_and_machine_come_before_other_extents(
         record(records, task, own[4], 0.1, replace(HERE, cores=HERE.cores + 1, threads=2))
         for place, each in enumerate(own[:3]):
             record(records, task, each, 0.5 + place, threads)
-        assert related_programs(records, task, HERE, 4) == [*own[:2], *others[:2]]
+        assert find_related_programs(records, task, HERE, 4) == [*own[:2], *others[:2]]
         record(records, task, own[0], 0.2, cold)
         record(records, task, own[5], 0.3, cold)
-        found = related_programs(records, task, HERE, 4)
+        found = find_related_programs(records, task, HERE, 4)
         assert found == [own[0], own[1], own[5], others[0]]
 
 
@@ -94,7 +94,7 @@ def test_other_computations_machines_and_the_task_itself_are_not_related(tmp_pat
         record(records, other, programs(other, 1)[0], 1.0, elsewhere)
         renamed = product(56, 32, 32, name="D")
         record(records, renamed, programs(renamed, 1)[0], 1.0)
-        assert related_programs(records, task, HERE, 4) == []
+        assert find_related_programs(records, task, HERE, 4) == []
 
 
 @pytest.mark.parametrize(

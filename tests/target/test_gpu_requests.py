@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.target.gpu_requests import (
+    count_shared_wavefronts,
     global_wavefronts,
     lines,
     sectors,
-    shared_wavefronts,
     wavefronts,
 )
 
@@ -57,11 +57,11 @@ def test_arrays_of_requests() -> None:
 
 def test_shared_memory_does_two_parts_at_once_for_neighbours() -> None:
     same = LANES // 2 * 16
-    assert (wavefronts(same, 16), shared_wavefronts(same, 16)) == (4, 2)
-    assert shared_wavefronts(LANES // 4 * 4 * 4 + LANES % 2 * 16, 16) <= 4
-    assert shared_wavefronts(LANES * 16, 16) == 4
-    assert shared_wavefronts(LANES * 0, 16) == 2
-    assert shared_wavefronts(LANES // 2 * 4, 4) == 1
+    assert (wavefronts(same, 16), count_shared_wavefronts(same, 16)) == (4, 2)
+    assert count_shared_wavefronts(LANES // 4 * 4 * 4 + LANES % 2 * 16, 16) <= 4
+    assert count_shared_wavefronts(LANES * 16, 16) == 4
+    assert count_shared_wavefronts(LANES * 0, 16) == 2
+    assert count_shared_wavefronts(LANES // 2 * 4, 4) == 1
 
 
 def test_global_memory_finds_two_lines_a_cycle() -> None:

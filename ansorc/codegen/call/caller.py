@@ -30,7 +30,7 @@ from ansorc.codegen.package.signature import (
 )
 from ansorc.errors import CallError, FaultError, PackingWarning
 from ansorc.ir.aligned import Array, aligned_empty
-from ansorc.ir.fault import FaultKind, recorded_fault, unknown_fault
+from ansorc.ir.fault import FaultKind, fault_of_kind, fault_of_record
 from ansorc.target import Target
 
 _FAULTS = {status: kind for kind, status in FAULT_STATUS.items()}
@@ -179,9 +179,9 @@ class Caller(Generic[Loaded]):
         signature, offset = self._signature, self._signature.fault_place
         memory: Array | None = getattr(self._of_thread, "memory", None)
         if memory is None:
-            return unknown_fault(signature.name, kind)
+            return fault_of_kind(signature.name, kind)
         record = memory[offset : offset + FAULT_RECORD.bytes].view(np.int64).tolist()
-        return recorded_fault(signature.name, kind, signature.faults, record)
+        return fault_of_record(signature.name, kind, signature.faults, record)
 
     def _bind(self, arrays: Sequence[Array], threads: int) -> BoundKernel:
         code, workspace = self.load(threads)

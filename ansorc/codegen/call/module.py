@@ -35,7 +35,7 @@ class Module:
         compiled: CompiledProgram | None,
     ) -> None:
         self.signature = signature
-        """What a call takes."""
+        """The arguments of a call."""
         self.target = target
         self._code = code
         self._caller = Caller(signature, target, code)

@@ -47,7 +47,7 @@ class NetworkModule:
         self.signature = signature
         """Inputs, then outputs."""
         self.call_names = call_names
-        """Of the kernels' calls, in their order."""
+        """The names of the kernels' calls, in their order."""
         self.target = target
         self.inputs = tuple(param for param in signature.params if not param.is_output)
         """The arrays that a call takes."""

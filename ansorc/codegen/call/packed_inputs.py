@@ -25,7 +25,7 @@ class PackedInputs:
         self._name = signature.name
         self._known: dict[int, tuple[weakref.ref[Array], PackedWeight]] = {}
         self._numbers = set[int]()
-        """Of the weights that were packed."""
+        """The numbers of the weights that were packed."""
         self._has_warned = False
         self._warning = ""
 

@@ -25,7 +25,7 @@ from ansorc.target import Target
 
 _TEMPLATE = Path(__file__).with_name("driver.h")
 NAMES_TAKEN = ("workspace", "module", "stream", "arrays", "steps", "places", "status")
-"""What arrays cannot be called in a header."""
+"""Names that arrays cannot have in a header."""
 
 
 def write_cuda_artifact(

@@ -67,13 +67,13 @@ class _GpuProbes:
         return TablePeak(target.gpu.fp32_flops)
 
     def limits(self, target: Target) -> MachineLimits:
-        raise _unmeasured_error(target)
+        raise _make_unmeasured_error(target)
 
     def steady_work(self, target: Target, threads: int) -> Callable[[int], None]:
-        raise _unmeasured_error(target)
+        raise _make_unmeasured_error(target)
 
     def eviction(self, target: Target) -> Callable[[int, int], None]:
-        raise _unmeasured_error(target)
+        raise _make_unmeasured_error(target)
 
 
 class Cuda:
@@ -201,5 +201,5 @@ def _require_driver(signature: Signature, target: Target) -> None:
         )
 
 
-def _unmeasured_error(target: Target) -> TargetError:
+def _make_unmeasured_error(target: Target) -> TargetError:
     return TargetError(f"nothing is measured of '{target.text}' itself; its figures are in a table")

@@ -31,7 +31,7 @@ PycudaStream: TypeAlias = Any
 OLDEST_DRIVER = 11040
 """CUDA 11.4, the first whose driver has all that is called here."""
 ALIGNMENT = 256
-"""What drivers align memory to, at least."""
+"""The least alignment of memory that drivers return."""
 FIRST_DEVICE = 0
 """The one that CUDA_VISIBLE_DEVICES names first, or the fastest."""
 _PATTERN = 0xA5
@@ -45,7 +45,7 @@ _LOST = (
     "unknown error", "busy or unavailable", "no CUDA-capable device", "uncorrectable ECC",
     "hardware stack error", "device removed", "system not yet initialized",
 )  # fmt: skip
-"""What drivers say of a device that is gone, not of a kernel that is wrong."""
+"""Words in errors of drivers for a device that is lost, not for a kernel that is wrong."""
 
 
 @lru_cache(maxsize=1)
@@ -108,7 +108,7 @@ class DeviceStream:
     def __init__(self, handle: int) -> None:
         self.handle = handle
         self.workspace: Memory | None = None
-        """What kernels in this stream use one after another."""
+        """The memory that kernels in this stream use one after another."""
         self.own: PycudaStream = driver().Stream(_NON_BLOCKING)
         self._event = ctypes.c_void_p()
         _call("cuEventCreate", ctypes.byref(self._event), _NO_TIMING)

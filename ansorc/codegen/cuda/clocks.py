@@ -15,7 +15,7 @@ _HELD_BY = {
     0x2: "its application clocks", 0x4: "power", 0x8: "the hardware", 0x10: "other GPUs",
     0x20: "heat", 0x40: "heat", 0x80: "the power supply",
 }  # fmt: skip
-"""What the bits of `nvmlDeviceGetCurrentClocksThrottleReasons` mean; 0x1 is an idle GPU."""
+"""The meaning of the bits of `nvmlDeviceGetCurrentClocksThrottleReasons`; 0x1 is an idle GPU."""
 
 
 def clock_of(bus: str) -> str:

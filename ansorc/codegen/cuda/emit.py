@@ -34,7 +34,7 @@ from ansorc.target import Target
 from ansorc.target.gpu_limits import STATIC_SHARED_BYTES, complaint, launch_limits
 
 WORKSPACE_ALIGNMENT = 256
-"""What `cuMemAlloc` aligns to; see `KernelArgument`."""
+"""The alignment of memory from `cuMemAlloc`; see `KernelArgument`."""
 
 _RECORD = FAULT_RECORD.elements
 CLEAR_FAULTS = KernelText(
@@ -111,7 +111,7 @@ def workspace_bytes(function: Function) -> int:
 
 def _workspace_buffers(function: Function) -> list[Buffer]:
     """Return what is in the workspace, what says which check failed first."""
-    buffers = list(_allocated_buffers(function.body, Scope.GLOBAL))
+    buffers = list(_find_allocated(function.body, Scope.GLOBAL))
     return [FAULT_RECORD, *buffers] if fault_sites(function.body) else buffers
 
 
@@ -128,12 +128,12 @@ class SharedMemory:
         return self.size > STATIC_SHARED_BYTES
 
 
-def shared_memory(nest: Stmt) -> SharedMemory:
+def lay_out_shared_memory(nest: Stmt) -> SharedMemory:
     """Return the layout of the shared memory of one kernel."""
-    return SharedMemory(*_assign_offsets(_allocated_buffers(nest, Scope.SHARED), SHARED_ALIGNMENT))
+    return SharedMemory(*_assign_offsets(_find_allocated(nest, Scope.SHARED), SHARED_ALIGNMENT))
 
 
-def _allocated_buffers(root: Stmt, scope: Scope) -> Iterator[Buffer]:
+def _find_allocated(root: Stmt, scope: Scope) -> Iterator[Buffer]:
     for part in statements(root):
         if isinstance(part, Allocate) and part.buffer.scope is scope:
             yield part.buffer
@@ -156,7 +156,7 @@ class _KernelWriter:
     ) -> None:
         self.name, self._nest = name, nest
         self.writer = CudaStatements()
-        self.shared = shared_memory(nest)
+        self.shared = lay_out_shared_memory(nest)
         self._has_barriers = any(isinstance(part, Barrier) for part in statements(nest))
         stored, used, exchanged = _find_accessed(nest)
         self._stored, self._exchanged = stored, exchanged

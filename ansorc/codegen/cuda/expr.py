@@ -84,14 +84,14 @@ class CudaExpressions:
         self.variables: dict[str, CExpr] = {}
         self.buffers: dict[Buffer, str] = {}
         self.parts: set[str] = set()
-        """What the prelude has to define."""
+        """The parts that the prelude has to define."""
         self.threads = 1
         """Threads of a block."""
         self._loaded: dict[Load, str] = {}
         """Vectors that are held in a variable."""
         self._values: dict[Expr, CExpr] = {}
         self._vectors: dict[tuple[Buffer, tuple[Expr, ...]], Vector | None] = {}
-        """What was written of these already, since a variable was another one."""
+        """The vectors that were loaded since a variable last changed."""
 
     def define(self, name: str, value: CExpr) -> None:
         """From now on the variable `name` is written as `value`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansorc.codegen.cuda.text import cuda_text
-from ansorc.codegen.cuda.toolkit import assemble, compile_ptx, fat_binary, supported_architectures
+from ansorc.codegen.cuda.toolkit import assemble, compile_ptx, fat_binary, list_architectures
 from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError
 from ansorc.target import Target
@@ -39,6 +39,6 @@ def _fat_image(code: CompiledProgram, target: Target) -> bytes:
     for arch, name in DEFAULT_GPUS.items():
         is_later = int(arch.removeprefix("sm_")) > int(target.arch.removeprefix("sm_"))
         has_room = most <= GPUS[name].architecture.block_shared_bytes
-        if is_later and has_room and arch in supported_architectures():
+        if is_later and has_room and arch in list_architectures():
             cubins[arch] = assemble(ptx, arch).image
     return fat_binary(cubins, {target.arch: ptx})

@@ -31,17 +31,17 @@ from ansorc.codegen.package.signature import FAULT_RECORD, Signature
 from ansorc.codegen.program.launch_plan import KernelArgument, LaunchPlan
 from ansorc.errors import BuildError, CallError, DeviceError, FaultError
 from ansorc.ir.aligned import Array
-from ansorc.ir.fault import recorded_fault
+from ansorc.ir.fault import fault_of_record
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _GRAPH_LAUNCHES = 64
 """Launches of a graph, or those of one call: it is made in as many microseconds, or a few times."""
 _MOST_GRAPHS = 8
-"""Of calls of one kernel, by the arrays that they get."""
+"""The most graphs of calls of one kernel, one for each set of arrays."""
 _PORTABLE = (b"//", b"\x50\xed\x55\xba")
 """How PTX and fat binaries begin."""
 _OF_THE_IMAGE = ("image", "PTX", "toolchain", "symbol not found")
-"""What the driver says where it does not take the code."""
+"""Words in the driver's message where it refuses the code."""
 
 
 @dataclass(frozen=True)
@@ -448,7 +448,7 @@ def _follow(device: Device, stream: DeviceStream | None, other: int) -> None:
 def device_fault(signature: Signature, record: Sequence[int]) -> FaultError:
     """Return the error of a program that refused its data, by what it says of that."""
     site = signature.faults[record[0] - 1]
-    return recorded_fault(signature.name, site.kind, signature.faults, record)
+    return fault_of_record(signature.name, site.kind, signature.faults, record)
 
 
 def _device_name(device: Device) -> str:

@@ -44,7 +44,7 @@ class WeightsFile:
     path: Path
     nbytes: int
     sha256: str
-    """What the program knows them by, in hexadecimal digits."""
+    """The digest by which the program knows the weights, in hexadecimal digits."""
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield their bytes; raise BuildError if the file holds others."""

@@ -32,7 +32,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
-from ansorc.target.gpu_requests import BANK_BYTES, SECTOR_BYTES, sectors, shared_wavefronts
+from ansorc.target.gpu_requests import BANK_BYTES, SECTOR_BYTES, count_shared_wavefronts, sectors
 
 LaneValues = NDArray[np.int64]
 _SAMPLES = 6
@@ -156,7 +156,7 @@ def _request(surroundings: _Surroundings, part: Load | Store) -> MemoryRequest |
     addresses = np.where(active, addresses, first)
     distinct = np.array([len(np.unique(row)) for row in addresses]) * width
     is_shared = part.buffer.scope is Scope.SHARED
-    count = shared_wavefronts(addresses, width) if is_shared else sectors(addresses, width)
+    count = count_shared_wavefronts(addresses, width) if is_shared else sectors(addresses, width)
     least = (
         np.minimum(count, max(1, width // BANK_BYTES))
         if is_shared

@@ -13,7 +13,7 @@ _INSTRUCTION = re.compile(
 )
 _TARGET = re.compile(r"\.L_x_\d+")
 _FLOAT = ("FFMA", "HFMA2", "DFMA", "HMMA", "IMMA", "DMMA", "FADD", "FMUL", "IDP", "MUFU", "IMAD")
-"""What a loop is hot for; the first of these that is there."""
+"""Instructions whose counts tell the hottest loop, the first one before the second."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ _RESERVED = frozenset(
     switch template this throw true try typedef typename union unsigned using virtual void volatile
     while half bfloat16 asm main add fabs join rint""".split()  # noqa: SIM905
 ) | NAMES.union(f"{name}{ending}" for name in MATH_FUNCTIONS for ending in ("", "f"))
-"""What a C++ compiler, or the prelude, means something else by."""
+"""Names with another meaning to a C++ compiler, or in the prelude."""
 
 
 _LONG_BODY = 64
@@ -78,7 +78,7 @@ class CudaStatements:
     def __init__(self) -> None:
         self.exprs = CudaExpressions()
         self.fault_sites: tuple[FaultSite, ...] = ()
-        """What the checks of the program are about."""
+        """The subjects of the program's checks."""
         self.lines: list[Line] = []
         self._depth = 1
         self._taken: set[str] = set()

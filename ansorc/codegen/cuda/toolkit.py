@@ -45,13 +45,13 @@ class Resources:
 
     name: str
     registers: int
-    """Of a thread, 32 bits each."""
+    """The registers of a thread, 32 bits each."""
     spill_store_bytes: int
     spill_load_bytes: int
     stack_bytes: int
-    """Of a thread: spilled registers, and arrays with indices that are no constants."""
+    """The stack of a thread: spilled registers, and arrays whose indices are not constant."""
     shared_bytes: int
-    """Of a block, in arrays that are declared in the kernel."""
+    """The shared memory of a block, in arrays that are declared in the kernel."""
     barriers: int
 
 
@@ -147,7 +147,7 @@ def resources_of(log: str) -> tuple[Resources, ...]:
 
 
 @lru_cache(maxsize=1)
-def supported_architectures() -> tuple[str, ...]:
+def list_architectures() -> tuple[str, ...]:
     """Return those that NVRTC makes code for; raise BuildError saying what to install."""
     library = _nvrtc()
     return tuple(f"sm_{number}" for number in _value(library.nvrtcGetSupportedArchs()))
@@ -218,7 +218,7 @@ def _include(text: str) -> tuple[str, ...]:
 
 
 def _require_arch(arch: str) -> None:
-    known = supported_architectures()
+    known = list_architectures()
     if arch in known:
         return
     major, minor = compiler_version()

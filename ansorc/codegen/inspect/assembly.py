@@ -17,7 +17,7 @@ class Loop:
 
     function: str
     label: str
-    """Of the block where it is entered."""
+    """The label of the block where the loop is entered."""
     depth: int
     """1 for a loop that is in no other."""
     is_innermost: bool

@@ -27,7 +27,7 @@ _STREAM_BYTES = 64 << 20
 """Bytes that a bandwidth probe walks over; at least four times the last cache."""
 
 _STEADY_STEPS = 10_000
-"""Of multiply-adds, about 0.1 ms. They suffer most from two virtual cores on one real core."""
+"""Steps of multiply-adds, 0.1 ms or so. They suffer most from two threads on one core."""
 _STEADY_READS, _STEADY_SHARE = 16, 8
 """So often an eighth of the second cache is read, about 0.03 ms. That suffers most from others on
 the same real cores: seen to take 1.25 to 1.6 times as long while multiply-adds took 1.15."""

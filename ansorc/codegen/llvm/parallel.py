@@ -16,7 +16,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.stmt import Allocate, Check, For, Prefetch, Store
 
 OUT_OF_MEMORY = 1
-"""What a kernel returns when the heap has no room for its buffers."""
+"""The status of a kernel when the heap has no room for its buffers."""
 
 
 @dataclass(frozen=True)

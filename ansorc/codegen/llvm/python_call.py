@@ -216,7 +216,7 @@ class _PythonCode:
         pointer, value = ctypes.c_void_p, ctypes.py_object
         kind = ctypes.PYFUNCTYPE(value, pointer, value, pointer)
         self.new: Any = kind(("PyCFunction_NewEx", ctypes.pythonapi))
-        """Of a method's address, what it gets as its own object, and no module."""
+        """Makes a function of a method's address and its own object, without a module."""
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,7 @@ _LOADS = {
         r"\1.at = getelementptr \3, ptr \4, i64 \5, i32 \6\n  \1 = load \2, ptr \1.at"
     ),
 }
-"""What the text below has besides LLVM's own language: loads of a field of an object, of an item,
+"""Additions of the text below to LLVM's own language: loads of a field of an object, of an item,
 and of a field of a record, with their addresses."""
 _LLVM = """\
 %argument = type { ptr, ptr, ptr, ptr, i32, i32, i64, i64, i64, i64, i32, i32 }

@@ -48,7 +48,7 @@ class StmtWriter:
         self._stores = Stores()
         self._places: dict[Buffer, str] = {}
         self.leaving = ""
-        """What has to be done before the function returns in the midst of it."""
+        """The code to run before the function returns in the midst of it."""
         self._held = 0
         """Vectors of the register tiles in sight."""
 

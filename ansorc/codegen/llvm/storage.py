@@ -28,7 +28,7 @@ class Storage:
 
 def kernel_storage(function: Function) -> Storage:
     """Place what is allocated outside parallel loops: the block is the workspace."""
-    buffers = list(_allocated_buffers(function.body, is_parallel))
+    buffers = list(_find_allocated(function.body, is_parallel))
     return _place_buffers(
         [FAULT_RECORD, *buffers] if has_checks(function) else buffers, Scope.GLOBAL
     )
@@ -39,7 +39,7 @@ def chunk_storage(loop: For) -> Storage:
 
     A parallel loop inside is run by the same thread.
     """
-    return _place_buffers(list(_allocated_buffers(loop.body, lambda _: False)), None)
+    return _place_buffers(list(_find_allocated(loop.body, lambda _: False)), None)
 
 
 def has_checks(function: Function) -> bool:
@@ -69,7 +69,7 @@ def _place_buffers(buffers: list[Buffer], shared: Scope | None) -> Storage:
     return Storage(tuple(stack), offsets, end)
 
 
-def _allocated_buffers(root: Stmt, is_apart: Callable[[Stmt], bool]) -> Iterator[Buffer]:
+def _find_allocated(root: Stmt, is_apart: Callable[[Stmt], bool]) -> Iterator[Buffer]:
     """The buffers allocated below `root`, each once, without those inside what `is_apart`."""
     seen: set[Buffer] = set()
     stack = [root]

@@ -48,9 +48,9 @@ class ModuleWriter:
             f'{RARE} = !{{!"branch_weights", i32 1, i32 1048576}}',
         ]
         self.fault_sites: tuple[FaultSite, ...] = ()
-        """What the checks of the kernel are about."""
+        """The subjects of the kernel's checks."""
         self.fault_function = ""
-        """What they call when they fail."""
+        """The function that a failed check calls."""
 
     @property
     def rounds_to_bfloat(self) -> bool:
@@ -97,7 +97,7 @@ class CodeRegion:
         self.used: dict[str, int] = {}
         """For each of these values, by its name, the step of a tile that used it last."""
         self.counters: Counters | None = None
-        """What the iterations of a loop advance, where this is an iteration of an innermost one."""
+        """The counters that the iterations of an innermost loop advance, inside of one."""
 
 
 class FunctionWriter:

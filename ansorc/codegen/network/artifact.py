@@ -32,7 +32,7 @@ class DerivedSection:
     """The memory in a library for the weights that are made, or moved to it, when it is loaded."""
 
     symbol: str
-    """What the code calls its first byte."""
+    """The symbol of its first byte in the code."""
     nbytes: int
     prepare: str
     """The function that fills it."""
@@ -44,9 +44,9 @@ class NetworkObjects:
 
     files: Sequence[bytes]
     weights_symbol: str
-    """What the code calls the first byte of the weights, where they are inside the library."""
+    """The symbol of the first byte of the weights, where they are inside the library."""
     prefix: str
-    """What it puts before the names of `weights_file.cc`, where they are in a file."""
+    """The prefix of the names of `weights_file.cc`, where the weights are in a file."""
     derived: DerivedSection
 
 
@@ -70,7 +70,7 @@ def write_network(
         raise BuildError(f"the weights cannot be in '{weights}' too; give them a file of their own")
     files = [artifact.header, artifact.manifest, path]
     with replace_together([weights, *files] if weights else files) as (*apart, header, json, made):
-        data = apart[0] if weights else embedded_weights_path(made)
+        data = apart[0] if weights else path_of_embedded_weights(made)
         digest = write_weights(data, plan.weights, has_header=weights is not None)
         objects = make_objects(digest)
         version = kernel_version(b"".join([*objects.files, digest]))
@@ -100,7 +100,7 @@ def write_weights(path: Path, weights: WeightBlock, *, has_header: bool) -> byte
     return digest.digest()
 
 
-def embedded_weights_path(library: Path) -> Path:
+def path_of_embedded_weights(library: Path) -> Path:
     """Return the file from which `link_network_library` takes the weights; make its directory."""
     directory = library.parent / "objects"
     directory.mkdir()
@@ -137,7 +137,7 @@ def link_network_library(
 ) -> None:
     """Make the library, and what it consists of in the directory `objects` beside it.
 
-    `has_weights`: those in `embedded_weights_path` go into it. The build ID is in `version`.
+    `has_weights`: those in `path_of_embedded_weights` go into it. The build ID is in `version`.
     """
     tools, directory, made = find_toolchain(target), library.parent / "objects", list[Path]()
     directory.mkdir(exist_ok=True)

@@ -16,9 +16,9 @@ def with_own_weights(plan: NetworkPlan) -> NetworkPlan:
     Those that lie elsewhere in the process are then among its own.
     """
     plan = _with_bound_stored(plan)
-    derived = {n: plan.derived.weights[n] for n in _used_offsets(plan, PlaceKind.DERIVED)}
+    derived = {n: plan.derived.weights[n] for n in _list_offsets(plan, PlaceKind.DERIVED)}
     sources = {weight.source for weight in derived.values()}
-    stored = list(dict.fromkeys([*_used_offsets(plan, PlaceKind.WEIGHTS), *sorted(sources)]))
+    stored = list(dict.fromkeys([*_list_offsets(plan, PlaceKind.WEIGHTS), *sorted(sources)]))
     if len(stored) == len(plan.weights.offsets) and len(derived) == len(plan.derived.weights):
         return replace(plan, weights_owner="")
     block = WeightBlock([plan.weights.at(offset) for offset in stored])
@@ -54,7 +54,7 @@ def with_all_packed(plan: NetworkPlan) -> NetworkPlan:
     """Return `plan` with all weights stored as its kernels read them, none made at load."""
     if not plan.derived.weights:
         return plan
-    read = _used_offsets(plan, PlaceKind.WEIGHTS)
+    read = _list_offsets(plan, PlaceKind.WEIGHTS)
     packed = [_pack(plan, weight) for weight in plan.derived.weights.values()]
     block = WeightBlock([*(plan.weights.at(offset) for offset in read), *packed])
     stored = dict(zip(read, block.offsets, strict=False))
@@ -75,7 +75,7 @@ def _pack(plan: NetworkPlan, weight: DerivedWeight) -> Weight:
     return Weight(source if source.dtype == kind else source.view(kind), weight.packing)
 
 
-def _used_offsets(plan: NetworkPlan, kind: PlaceKind) -> list[int]:
+def _list_offsets(plan: NetworkPlan, kind: PlaceKind) -> list[int]:
     """The offsets of the places of a kind that calls have, each once."""
     places = [slot for call in plan.calls for slot in call.arguments]
     return list(dict.fromkeys(slot.offset for slot in places if slot.kind is kind))

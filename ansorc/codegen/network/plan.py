@@ -66,21 +66,21 @@ class NetworkPlan:
     """A network as kernel calls, one after the other; `require_valid` says what must hold."""
 
     name: str
-    """Of the function in C."""
+    """The name of the function in C."""
     inputs: tuple[Param, ...]
     outputs: tuple[Param, ...]
     kernels: tuple[Compiled, ...]
     """Their names may be any, also the same."""
     calls: tuple[KernelCall, ...]
     arena_bytes: int
-    """Of the intermediate tensors; what kernels need for themselves comes on top."""
+    """The bytes of the intermediate tensors; those that kernels need for themselves are added."""
     weights: WeightBlock = field(default_factory=WeightBlock)
     derived: DerivedBlock = field(default_factory=DerivedBlock)
-    """What is made of `weights` when the code is loaded."""
+    """The block that is made from `weights` when the code is loaded."""
     bound: tuple[BoundWeight, ...] = ()
-    """What lies elsewhere, as kernels read it: in a saved library it is among `weights`."""
+    """Weights that lie elsewhere, as kernels read them; a saved library has them in `weights`."""
     weights_owner: str = ""
-    """What the weights are called after in a library: networks that share them; "": `name`."""
+    """The prefix of the weights' names in a library, for networks that share them; "": `name`."""
 
     @property
     def kernel_workspace(self) -> int:

@@ -16,7 +16,7 @@ class VariantsPlan:
     """Networks with the same inputs and outputs by name, whose weights are one block."""
 
     name: str
-    """Of the function that picks; the names of the networks begin with it and "_"."""
+    """The name of the function that picks; the names of the networks begin with it and "_"."""
     plans: tuple[NetworkPlan, ...]
 
     @property

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ansorc.codegen.network.artifact import (
     MakeObjects,
-    embedded_weights_path,
     link_network_library,
+    path_of_embedded_weights,
     require_embeddable,
     write_weights,
 )
@@ -39,7 +39,7 @@ def write_variants(
     artifact = artifact_at(path)
     require_embeddable(plan.plans[0])
     with replace_together([artifact.header, artifact.manifest, path]) as (header, json, made):
-        digest = write_weights(embedded_weights_path(made), plan.weights, has_header=False)
+        digest = write_weights(path_of_embedded_weights(made), plan.weights, has_header=False)
         objects = make_objects(digest)
         version = kernel_version(b"".join([*objects.files, digest]))
         manifests = [_manifest(each, version, target) for each in plan.plans]

@@ -25,7 +25,7 @@ class Artifact:
     header: Path
     manifest: Path
     weights: Path | None = None
-    """Of a network whose weights are outside its library."""
+    """The file of the weights of a network that has them outside its library."""
 
 
 def write_artifact(

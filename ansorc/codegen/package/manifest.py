@@ -18,7 +18,7 @@ FORMAT = 3
 """Since 2 weights may be packed: `shape` is what the kernel reads, `packing` how to get there.
 Since 3 they may be transformed before."""
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 14
-"""Of a library of more than 1 MiB, which has weights, that much is hashed when it is loaded."""
+"""Blocks of a library, and bytes of each, that are hashed when it is loaded: 1 MiB in all."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class NetworkManifest(Manifest):
     """The content of the manifest of a saved network."""
 
     call_names: tuple[str, ...]
-    """Of the kernels' calls, in their order."""
+    """The names of the kernels' calls, in their order."""
     weights_bytes: int
     weights_file: str | None
     """Where the weights are, from the library's directory; None: inside it."""

@@ -22,7 +22,7 @@ from ansorc.target import Target, detect
 _LIBRARY, _OBJECT = "libansorc_runtime.so", "ansorc_thread_pool.o"
 _WEIGHTS_FILE = "ansorc_weights_file.o"
 PREBUILT = ("x86_64", "aarch64")
-"""What `make wheel` compiles for, with the GNU C library."""
+"""The architectures that `make wheel` compiles for, with the GNU C library."""
 _NAMES = (
     "ansorc_parallel_for", "ansorc_parallel_for_dynamic", "ansorc_num_threads",
     "ansorc_set_num_threads", "ansorc_team_begin", "ansorc_team_end",
@@ -39,17 +39,17 @@ def runtime_sources() -> Path:
 
 def runtime_library() -> Path:
     """Return the runtime as a shared library for this machine."""
-    return _compiled_directory(detect()) / _LIBRARY
+    return _directory_of_compiled(detect()) / _LIBRARY
 
 
 def runtime_object(target: Target) -> Path:
     """Return the runtime as an object file for `target`."""
-    return _compiled_directory(target) / _OBJECT
+    return _directory_of_compiled(target) / _OBJECT
 
 
 def weights_file_object(target: Target) -> Path:
     """Return what opens the weights of a network for `target`, as an object file."""
-    return _compiled_directory(target) / _WEIGHTS_FILE
+    return _directory_of_compiled(target) / _WEIGHTS_FILE
 
 
 @lru_cache(maxsize=1)
@@ -94,7 +94,7 @@ def precompile(package: Path, target: Target, linker: Toolchain) -> Path:
     return directory
 
 
-def _compiled_directory(target: Target) -> Path:
+def _directory_of_compiled(target: Target) -> Path:
     """Return the directory with the compiled runtime, which is made if it is not there.
 
     Its name is a hash of all that it depends on. It is renamed into place when complete, so that

@@ -15,18 +15,18 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, fault_sites, statements
 
 OUT_OF_MEMORY, LACKS_FEATURES = 1, 2
-"""What a kernel returns instead of 0 where there is no memory for its buffers, and on a machine
+"""The status of a kernel instead of 0 where there is no memory for its buffers, and on a machine
 without the features that it was compiled for."""
 NOT_OPEN = 3
-"""What a network returns whose weights are in a file, before the file is opened."""
+"""The status of a network whose weights are in a file, before the file is opened."""
 NO_SUCH_SHAPE = 6
-"""What networks for several shapes return where there is none for the extents of a call."""
+"""The status of networks for several shapes that have none for the extents of a call."""
 FAULT_STATUS: Mapping[FaultKind, int] = {
     FaultKind.INDEX: 7, FaultKind.DIVISION: 8, FaultKind.ASSERTION: 9, FaultKind.VALUE: 10,
 }  # fmt: skip
-"""What a kernel returns whose data it refuses."""
+"""The status of a kernel that refuses its data."""
 FAULT_RECORD = Buffer("!fault", (8,), INT64)
-"""What a kernel with checks keeps in its workspace, from the first byte on: 0, or which check
+"""The record of a kernel with checks at the beginning of its workspace: 0, or which check
 failed, counted from 1, and the integers that it tells. No other buffer has such a name."""
 
 
@@ -126,11 +126,11 @@ class Signature:
     flops: float | None = None
     """Floating-point operations of one call, if known."""
     records: tuple[MeasuredProgram, ...] = ()
-    """What it was built from, of a network each once; none for untuned schedules."""
+    """The measured programs that it was built from, each once; none for untuned schedules."""
     threads: int = 0
     """The most that work on a call, with which it was the fastest; 0: as many as allowed."""
     faults: tuple[FaultSite, ...] = ()
-    """What its checks are about."""
+    """The subjects of its checks."""
     fault_place: int = 0
     """Where in the workspace it says which of them failed, in bytes; see `FAULT_RECORD`."""
 

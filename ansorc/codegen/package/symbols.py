@@ -17,7 +17,7 @@ class _Section:
     """The part of a section's header that is read here."""
 
     at: int
-    """Of the header itself, in bytes from the file's beginning."""
+    """The offset of the header itself, in bytes from the file's beginning."""
     kind: int
     offset: int
     size: int

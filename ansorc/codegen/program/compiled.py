@@ -22,7 +22,7 @@ class CompiledProgram:
     """An object file, or what a device's driver loads; empty for a kernel that is compiled
     together with the others of its network."""
     source: DeviceProgram | None = None
-    """What it was made of, for a device; None for a CPU."""
+    """The program that it was made from, for a device; None for a CPU."""
 
     @property
     def device_program(self) -> DeviceProgram:

@@ -33,13 +33,13 @@ class KernelText:
     parameters: tuple[str, ...]
     """Their declarations, in the order of `Launch.arguments`."""
     threads: int
-    """Of a block."""
+    """The threads of a block."""
     lines: tuple[Line, ...]
     """Its body."""
     parts: tuple[str, ...] = ()
-    """What it needs of the functions that stand before all kernels, by the names of the parts."""
+    """The names of the parts of the prelude that it needs."""
     dynamic_memory: str = ""
-    """What the body calls the shared memory whose size the launch says; "": there is none."""
+    """The body's name for the shared memory that the launch allocates; "": there is none."""
     waits: bool = False
     """Whether threads of a block wait for each other."""
 

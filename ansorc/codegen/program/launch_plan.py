@@ -16,7 +16,7 @@ class KernelArgument:
     """The parameter's position in call order, or an offset in bytes, of a kernel's workspace a
     multiple of 256."""
     offset: int = 0
-    """Of a parameter: where in it the array begins, in bytes."""
+    """The offset of the array in its parameter, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class LaunchPlan:
     workspace_bytes: int = 0
     """Bytes of global memory for what is kept between launches, aligned to 256; 0: none."""
     calls: tuple[int, ...] = ()
-    """Of a network: how many launches each of its calls of a kernel makes. Its last parameter are
+    """For a network: how many launches each of its calls of a kernel makes. Its last parameter are
     the weights, if there are any."""
     fault_place: int = 0
     """Where in the workspace it says which check failed, if any did (`FAULT_RECORD`)."""

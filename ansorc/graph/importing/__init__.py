@@ -1,1 +1,1 @@
-"""What all importers of networks share: values, calls of converters, whose fault a failure is."""
+"""Code that all importers of networks share: values, calls of converters, causes of failures."""

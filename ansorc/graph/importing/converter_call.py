@@ -40,7 +40,7 @@ class ConverterCall:
         """Add one number of the dtype of the tensor `like`."""
         return self.builder.scalar(value, like)
 
-    def converted(self, name: str, kind: DType) -> str:
+    def convert(self, name: str, kind: DType) -> str:
         """Return a tensor, converted to `kind` if it is not of it."""
         if self.builder.type(name).dtype == kind:
             return name
@@ -60,7 +60,7 @@ class ConverterCall:
         """Return the type of a tensor, or of known values."""
         return self.builder.type(value) if isinstance(value, str) else TensorType.of_array(value)
 
-    def known_values(self, value: Value) -> Array | None:
+    def find_values(self, value: Value) -> Array | None:
         """Return the values of a tensor; None if they are not known at import."""
         return self.builder.value(value) if isinstance(value, str) else value
 

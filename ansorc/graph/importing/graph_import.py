@@ -48,7 +48,7 @@ class GraphImport:
             builder.constant(value.astype(dtype(narrow).numpy) if narrow else value, name)
         elif narrow:
             builder.add("cast", [renamed.get(value, value)], name, dtype=narrow)
-        elif value in renamed or builder.renamed(value, name) != name:  # it has another name
+        elif value in renamed or builder.rename(value, name) != name:  # it has another name
             current = renamed.get(value, value)
             builder.add("reshape", [current], name, shape=builder.type(current).shape)
         else:

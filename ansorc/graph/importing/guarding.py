@@ -1,4 +1,4 @@
-"""What a converter that fails is reported as."""
+"""Errors that name the node whose converter failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansorc.lang.arguments import too_deep
 T = TypeVar("T")
 
 
-def guarded(
+def call_converter(
     call: ConverterCall, convert: Callable[[], T], explain: Callable[[str], AnsorcError]
 ) -> T:
     """Return what `convert` returns for a node; its errors name the node.

@@ -62,7 +62,7 @@ def integer_product(
     A second one that `is_transposed` is a matrix [units, k].
     """
     axis = 0 if is_transposed else -1
-    known = _known_weights(call, left, right, axis)
+    known = _find_known_weights(call, left, right, axis)
     if known is not None and known.weight.ndim == 2 and known.is_for_dots:
         shape = call.type_of_value(left.values).shape
         weight = known.weight.T if is_transposed else known.weight
@@ -70,11 +70,11 @@ def integer_product(
         flat = call.add("reshape", [data], shape=(math.prod(shape[:-1]), shape[-1]))
         total = _dots(call, flat, weight, known.offset(1 if is_transposed else 0))
         return call.add("reshape", [total], shape=(*shape[:-1], weight.shape[1]))
-    factors = shifted(call, left, -2), shifted(call, right, axis)
+    factors = subtract_zero_point(call, left, -2), subtract_zero_point(call, right, axis)
     return call.add("dense", factors) if is_transposed else product(call, *factors)
 
 
-def packed_product(
+def add_packed_product(
     call: ConverterCall, data: str, start: str, weight: Value, zero: Value | None
 ) -> str:
     """Return the int32 product of uint8 `data` [..., k] and weights [k, n], without zero points.
@@ -84,7 +84,7 @@ def packed_product(
     """
     if isinstance(weight, str) or isinstance(zero, str):
         left = call.add("shift", [data, start])
-        zeros = [] if zero is None else [_flattened(call, call.name_value(zero))]
+        zeros = [] if zero is None else [_flatten_zero_point(call, call.name_value(zero))]
         right = call.add("shift", [call.name_value(weight), *zeros])
         return product(call, left, right)
     centred = weight.astype(np.int32)
@@ -101,11 +101,11 @@ def packed_product(
     return call.add("reshape", [total], shape=(*shape[:-1], weight.shape[1]))
 
 
-def shifted(call: ConverterCall, integers: Integers, axis: int) -> str:
+def subtract_zero_point(call: ConverterCall, integers: Integers, axis: int) -> str:
     """Return a tensor without its zero point, in int32; a vector of them lies along `axis`."""
     rank = len(call.type_of_value(integers.values).shape)
-    known = call.known_values(integers.values)
-    zero = np.zeros((), np.int8) if integers.zero is None else call.known_values(integers.zero)
+    known = call.find_values(integers.values)
+    zero = np.zeros((), np.int8) if integers.zero is None else call.find_values(integers.zero)
     if known is not None and zero is not None:
         shape = along(zero.shape, rank, axis)
         return call.constant(known.astype(np.int32) - zero.astype(np.int32).reshape(shape))
@@ -140,7 +140,7 @@ class IntegerSums:
     image: tuple[int, ...] = ()
     """The places of the rows of a matrix, [n, h, w]."""
 
-    def restored(self, call: ConverterCall, name: str) -> str:
+    def restore_shape(self, call: ConverterCall, name: str) -> str:
         """Return a tensor of the form of the sums with channels first."""
         if self.axis == 1 and not self.image:
             return name
@@ -178,10 +178,10 @@ def integer_convolution(
     The bias is of integers that have the scale of the sums.
     """
     rank = len(window.stride)
-    known = _known_weights(call, data, weight, 0)
-    values = None if bias is None or known is None else call.known_values(bias)
+    known = _find_known_weights(call, data, weight, 0)
+    values = None if bias is None or known is None else call.find_values(bias)
     if known is None:
-        tensors = [shifted(call, data, 1), shifted(call, weight, 0)]
+        tensors = [subtract_zero_point(call, data, 1), subtract_zero_point(call, weight, 0)]
         total = call.add(
             f"conv{rank}d", tensors, groups=window.groups, layout=LAYOUTS[rank], **window.options
         )
@@ -197,14 +197,14 @@ def integer_convolution(
             sum_dtype="int32", pad_value=known.zero,
         )  # fmt: skip
         offset = known.offset(*range(1, rank + 2), bias=values)
-        sums = IntegerSums(_biased(call, total, offset, 1), 1)
+        sums = IntegerSums(_add_bias(call, total, offset, 1), 1)
     if bias is None or values is not None:
         return sums
     total = call.add("bias_add", [sums.name, call.name_value(bias)], axis=sums.axis)
     return replace(sums, name=total)
 
 
-def requantized(
+def requantize(
     call: ConverterCall,
     total: str,
     scales: Sequence[tuple[Value, int]],
@@ -225,7 +225,7 @@ def _factor(call: ConverterCall, scales: Sequence[tuple[Value, int]], rank: int)
     """Return the scales of both factors over that of the result."""
     left, right, scale = (
         None if known is None else known.reshape(along(known.shape, rank, axis))
-        for known, axis in ((call.known_values(value), axis) for value, axis in scales)
+        for known, axis in ((call.find_values(value), axis) for value, axis in scales)
     )
     if left is not None and right is not None and scale is not None:
         return call.constant(left * right / scale)
@@ -233,16 +233,16 @@ def _factor(call: ConverterCall, scales: Sequence[tuple[Value, int]], rank: int)
     return call.add("divide", [call.add("multiply", names[:2]), names[2]])
 
 
-def _known_weights(
+def _find_known_weights(
     call: ConverterCall, data: Integers, weight: Integers, axis: int
 ) -> _KnownWeights | None:
     """Return the weights, whose channels lie along `axis`, and the data's zero point.
 
     None if they depend on the network's input.
     """
-    values = call.known_values(weight.values)
+    values = call.find_values(weight.values)
     start, first = (
-        np.zeros((), np.int8) if zero is None else call.known_values(zero)
+        np.zeros((), np.int8) if zero is None else call.find_values(zero)
         for zero in (data.zero, weight.zero)
     )
     if values is None or first is None or start is None or start.size != 1:
@@ -279,16 +279,16 @@ def _dots(call: ConverterCall, data: str, weight: Array, offset: Array) -> str:
     if len(full) > depth:
         data = call.add("pad", [data], before=(0, 0), after=(0, len(full) - depth))
     total = call.add("dense_packed", [data, call.constant(np.ascontiguousarray(packed))])
-    return _biased(call, total, offset, 1)
+    return _add_bias(call, total, offset, 1)
 
 
-def _biased(call: ConverterCall, total: str, offset: Array, axis: int) -> str:
+def _add_bias(call: ConverterCall, total: str, offset: Array, axis: int) -> str:
     if not offset.any():
         return total
     return call.add("bias_add", [total, call.constant(offset)], axis=axis)
 
 
-def _flattened(call: ConverterCall, zero: str) -> str:
+def _flatten_zero_point(call: ConverterCall, zero: str) -> str:
     """Return a zero point of shape [1] as one of shape []."""
     is_vector = call.builder.type(zero).shape == (1,)
     return call.add("reshape", [zero], shape=()) if is_vector else zero
@@ -306,7 +306,7 @@ def _convolution_by_dots(
         packed = known.weight.reshape(shape).transpose(3, 4, 1, 0, 2)
         weight = call.constant(np.ascontiguousarray(packed))
         total = call.add("conv_packed", [seen, weight], fill=known.zero, **window.options)
-        return IntegerSums(_biased(call, total, offset, 3), 3)
+        return IntegerSums(_add_bias(call, total, offset, 3), 3)
     if is_window:
         n, h, w, channels = call.builder.type(seen).shape
         step = channels if window.dilation[1] == 1 else 1

@@ -15,7 +15,7 @@ Value: TypeAlias = "str | Array"
 HALF_FLOATS = ("float16", "bfloat16")
 """Floats that a graph computes with in float32."""
 LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
-"""Of images with channels first, by the number of spatial dimensions."""
+"""The layouts of images with channels first, by the number of spatial dimensions."""
 
 
 def widen(array: Array) -> Array:
@@ -23,7 +23,7 @@ def widen(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype.name in HALF_FLOATS else array
 
 
-def listed(results: T | Sequence[T]) -> list[T]:
+def as_list(results: T | Sequence[T]) -> list[T]:
     """Return the results of a converter, which may return a single one."""
     if isinstance(results, (list, tuple)):
         return list(cast("Sequence[T]", results))

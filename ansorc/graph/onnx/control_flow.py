@@ -18,7 +18,7 @@ from ansorc.ir.aligned import Array
 
 _SCAN_WITHOUT_BATCHES = 9
 MAX_NODE_COPIES = 1000
-"""Of one loop that is unrolled."""
+"""The most copies of nodes of one unrolled loop."""
 
 SubgraphRunner: TypeAlias = "Callable[[OnnxGraph, Sequence[OnnxItem]], list[OnnxItem]]"
 """Adds a graph for values of its inputs, where it sees what is around the node; its outputs."""
@@ -29,7 +29,7 @@ def _if(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     branches = [_graph(call, f"{name}_branch") for name in ("then", "else")]
     condition = call.item(0)
     if not isinstance(condition, str):
-        is_true = _truth(call, call.known(0, "its condition"))
+        is_true = _truth(call, call.require_known(0, "its condition"))
         return run(branches[0 if is_true else 1], [])
     if call.type(0).elements != 1:
         call.refuse(f"its condition has {call.type(0).elements} elements, not one")
@@ -74,8 +74,8 @@ def _choose_tensor(call: NodeCall, test: str, a: Value, b: Value) -> Value:
 
 def _loop(call: NodeCall, run: SubgraphRunner) -> list[OnnxItem]:
     body = _graph(call, "body")
-    trips = int(_one(call, call.known(0, "its trip count"))) if call.has(0) else None
-    goes_on = not call.has(1) or _truth(call, call.known(1, "its condition"))
+    trips = int(_one(call, call.require_known(0, "its trip count"))) if call.has(0) else None
+    goes_on = not call.has(1) or _truth(call, call.require_known(1, "its condition"))
     carried = [call.item(position) for position in range(2, call.count)]
     rows: list[list[OnnxItem]] = []
     copies = _Copies(call, body)

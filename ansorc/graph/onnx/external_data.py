@@ -49,10 +49,10 @@ class ExternalData:
             path = self._path(name, location)
             try:
                 empty = path.stat().st_size == 0
-                found: Any = np.zeros(0, np.uint8) if empty else np.memmap(path, np.uint8, "r")
+                contents: Any = np.zeros(0, np.uint8) if empty else np.memmap(path, np.uint8, "r")
             except OSError as error:
                 raise GraphError(f"'{path}', the values of '{name}': {error}") from error
-            self._files[location] = found
+            self._files[location] = contents
         return self._files[location]
 
     def _path(self, name: str, location: str) -> Path:

@@ -1,4 +1,4 @@
-"""What is computed at import: nodes whose inputs are known, as long as the results are small.
+"""Constant folding at import: nodes whose inputs are known, as long as the results are small.
 
 A node is computed by what it means in a network, its converter and the definitions of its
 operators, so that constants give what inputs would. ONNX's reference implementation computes what
@@ -20,7 +20,7 @@ import numpy as np
 
 from ansorc.errors import AnsorcError, EmptyTensorError, GraphError
 from ansorc.graph.builder import GraphBuilder
-from ansorc.graph.importing.values import Value, listed
+from ansorc.graph.importing.values import Value, as_list
 from ansorc.graph.node_values import constant_values
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.ignored import refuse_ignored
@@ -109,7 +109,7 @@ class Folding:
         builder = GraphBuilder(node.name or node.operator)
         builder.source = str(node)
         call = NodeCall(node, inputs, builder)
-        items = listed(CONVERTERS[node.operator](call))
+        items = as_list(CONVERTERS[node.operator](call))
         refuse_ignored(call)
         results = [_tensor(node, item) for item in items]
         wanted = [

@@ -1,4 +1,4 @@
-"""What a converter has not asked for: a node that gives something which nobody reads is refused."""
+"""Inputs and attributes that a converter has not asked for: a node that has such is refused."""
 
 from __future__ import annotations
 

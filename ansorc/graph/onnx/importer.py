@@ -13,13 +13,13 @@ from ansorc.errors import GraphError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants, Shape, ShapeChoice, shape_combinations
 from ansorc.graph.importing.graph_import import GraphImport, input_dtype
-from ansorc.graph.importing.values import HALF_FLOATS, Value, listed, widen
+from ansorc.graph.importing.values import HALF_FLOATS, Value, as_list, widen
 from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.converters.quantized import defer_dequantizing
 from ansorc.graph.onnx.converters.sequences import SEQUENCES
 from ansorc.graph.onnx.folding import Folding
-from ansorc.graph.onnx.guarding import guarded
+from ansorc.graph.onnx.guarding import convert_node
 from ansorc.graph.onnx.ignored import refuse_ignored
 from ansorc.graph.onnx.model import (
     MAX_DEPTH,
@@ -31,19 +31,19 @@ from ansorc.graph.onnx.model import (
     load_onnx,
 )
 from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence
-from ansorc.graph.onnx.ordering import needed_nodes
+from ansorc.graph.onnx.ordering import order_nodes
 from ansorc.graph.onnx.user_operator import user_outputs
-from ansorc.graph.operators.registered import registered_operator
+from ansorc.graph.operators.registered import find_registered
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType
 from ansorc.lang.arguments import check_arguments
 
 MAX_NODES = 100_000
-"""Of a network, with all that its functions and loops are copied to."""
+"""The most nodes of a network, with all copies from its functions and loops."""
 
 _KnownTensors: TypeAlias = "ChainMap[str, OnnxItem | None]"
-"""What the tensors of a graph are, and of the graphs around it; None: left out by a caller."""
+"""The tensors of a graph and of the graphs around it; None: left out by a caller."""
 
 
 @overload
@@ -145,7 +145,7 @@ class _Import:
                 f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
             )
         known.update({name: widen(array) for name, array in graph.initializers.items()})
-        for node in needed_nodes(graph):
+        for node in order_nodes(graph):
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
                 raise GraphError(f"{node} reads '{missing[0]}', which nothing computes")
@@ -172,17 +172,17 @@ class _Import:
             def run(graph: OnnxGraph, values: Sequence[OnnxItem]) -> list[OnnxItem]:
                 return self._inner(node, graph, values, known, depth)
 
-            results = guarded(call, lambda: FLOW[node.operator](call, run))
+            results = convert_node(call, lambda: FLOW[node.operator](call, run))
             refuse_ignored(call)
             return results
-        user, called = registered_operator(node.operator), self._model.called(node)
+        user, called = find_registered(node.operator), self._model.find_function(node)
         if user is None and called is not None:
             return self._inner(node, called, inputs, ChainMap(), depth)
         arrays = [value if isinstance(value, np.ndarray) else None for value in inputs]
         is_known = not any(isinstance(value, (str, OnnxSequence)) for value in inputs)
         is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and self._folding.can(node):
-            folded = guarded(call, lambda: self._folding.outputs(node, arrays))
+            folded = convert_node(call, lambda: self._folding.outputs(node, arrays))
             results = [widen(value) for value in folded]
             if node.operator == "DequantizeLinear":
                 defer_dequantizing(call, results[0])
@@ -191,14 +191,14 @@ class _Import:
             if value is not None:
                 _require_numbers(value, f"{node}: '{name}'")
         if user is not None:
-            return guarded(call, lambda: user_outputs(call, user), is_users=True)
+            return convert_node(call, lambda: user_outputs(call, user), is_users=True)
         converter = CONVERTERS.get(node.operator)
         if converter is None:
             raise GraphError(
                 f"{node}: ansorc does not know this operator; define it in the DSL with "
                 f"ac.register_onnx_op('{node.operator}', ...)"
             )
-        results = listed(guarded(call, lambda: converter(call)))
+        results = as_list(convert_node(call, lambda: converter(call)))
         refuse_ignored(call)
         return results
 

@@ -68,9 +68,9 @@ class OnnxNode:
     def graphs(self) -> Iterator[OnnxGraph]:
         """Yield the graphs among its attributes."""
         for value in self.attributes.values():
-            for one in cast("list[object]", value) if isinstance(value, list) else [value]:
-                if isinstance(one, OnnxGraph):
-                    yield one
+            for part in cast("list[object]", value) if isinstance(value, list) else [value]:
+                if isinstance(part, OnnxGraph):
+                    yield part
 
     def __str__(self) -> str:
         name = self.name or next(filter(None, self.outputs), "")
@@ -99,7 +99,7 @@ class OnnxModel:
     functions: Mapping[str, onnx.FunctionProto]
     """By the operator of the nodes that call them."""
 
-    def called(self, node: OnnxNode) -> OnnxGraph | None:
+    def find_function(self, node: OnnxNode) -> OnnxGraph | None:
         """Return the graph of the function that `node` calls; None if it calls none."""
         function = self.functions.get(node.operator)
         return None if function is None else _function_graph(function, node)
@@ -143,14 +143,14 @@ def compute_node(node: OnnxNode, inputs: Mapping[str, Array]) -> list[Array]:
     try:
         with np.errstate(all="ignore"):
             evaluator: Any = ReferenceEvaluator(_alone(node, given, wanted))
-            found = evaluator.run(None, dict(inputs))
+            outputs = evaluator.run(None, dict(inputs))
     except Exception as error:
         raise GraphError(f"{node} cannot be computed at import: {error}") from error
-    results = iter(found)
+    results = iter(outputs)
     arrays = [next(results) if name else np.zeros(0) for name in node.outputs]
-    if not all(isinstance(one, (np.ndarray, np.generic)) for one in arrays):
+    if not all(isinstance(array, (np.ndarray, np.generic)) for array in arrays):
         raise GraphError(f"{node} makes no tensors, but sequences; ansorc has tensors alone")
-    return [np.asarray(one) for one in arrays]
+    return [np.asarray(array) for array in arrays]
 
 
 def is_onnx_operator(node: OnnxNode) -> bool:
@@ -175,7 +175,7 @@ def bytes_computed(node: OnnxNode, inputs: Mapping[str, Array]) -> int | None:
     wanted = [helper.make_value_info(name, onnx.TypeProto()) for name in node.outputs if name]
     try:
         kinds = {name: (array.dtype, array.shape) for name, array in inputs.items()}
-        inferred = shape_inference.infer_shapes(_typed(node, kinds, inputs, wanted))
+        inferred = shape_inference.infer_shapes(_make_model(node, kinds, inputs, wanted))
     except Exception:  # noqa: BLE001 - whatever it is, nothing is known
         return None
     return _sum_of_bytes(inferred.graph.output)
@@ -189,7 +189,7 @@ def refusal_by_onnx(
     `known` are the values of inputs. Only for an operator of ONNX's own.
     """
     try:
-        model = _typed(node, kinds, known, ())
+        model = _make_model(node, kinds, known, ())
         cast(Any, checker).check_model(model)
         shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except Exception as error:  # noqa: BLE001 - its own classes, and those of what it calls
@@ -197,12 +197,12 @@ def refusal_by_onnx(
     return ""
 
 
-def described(node: OnnxNode) -> str:
+def describe(node: OnnxNode) -> str:
     """Return a node on one line: its attributes too, but of tensors the names alone."""
     return str(helper.printable_node(node.proto))
 
 
-def _typed(
+def _make_model(
     node: OnnxNode,
     kinds: Mapping[str, ElementsAndShape],
     values: Mapping[str, Array],
@@ -241,7 +241,9 @@ def _sum_of_bytes(outputs: Sequence[onnx.ValueInfoProto]) -> int | None:
     total = 0
     for output in outputs:
         kind = output.type.tensor_type
-        dims = [one.dim_value for one in kind.shape.dim if one.HasField("dim_value")]
+        dims = [
+            dimension.dim_value for dimension in kind.shape.dim if dimension.HasField("dim_value")
+        ]
         is_known = kind.HasField("shape") and len(dims) == len(kind.shape.dim)
         if not is_known or min(dims, default=0) < 0:
             return None
@@ -275,17 +277,17 @@ def _model(proto: onnx.ModelProto, data: ExternalData) -> OnnxModel:
 
 
 def _opsets(given: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in given:
-        domain = _domain(one.domain)
-        if found.setdefault(domain, one.version) != one.version:
+    versions: dict[str, int] = {}
+    for opset in given:
+        domain = _domain(opset.domain)
+        if versions.setdefault(domain, opset.version) != opset.version:
             raise GraphError(f"the file gives two versions of the operators of '{domain}'")
-        if not domain and not MIN_OPSET <= one.version <= MAX_OPSET:
+        if not domain and not MIN_OPSET <= opset.version <= MAX_OPSET:
             raise GraphError(
-                f"the file is made of the operators of opset {one.version}; {MIN_OPSET} to "
+                f"the file is made of the operators of opset {opset.version}; {MIN_OPSET} to "
                 f"{MAX_OPSET} are known: convert it by onnx.version_converter"
             )
-    return found
+    return versions
 
 
 def _text(value: str) -> str:
@@ -311,15 +313,15 @@ def _function_graph(function: onnx.FunctionProto, node: OnnxNode) -> OnnxGraph:
     """The body of a function with the attributes of a node that calls it."""
     if len(node.inputs) > len(function.input) or len(node.outputs) > len(function.output):
         raise GraphError(f"{node} has more inputs or outputs than the function that it calls")
-    given = {one.name: one for one in (*function.attribute_proto, *node.proto.attribute)}
-    nodes = [_with_attributes(one, given) for one in function.node]
+    given = {entry.name: entry for entry in (*function.attribute_proto, *node.proto.attribute)}
+    nodes = [_with_attributes(entry, given) for entry in function.node]
     reader = _ProtoReader(_opsets(function.opset_import), ExternalData(None))
     return OnnxGraph(
         function.name,
         tuple(OnnxInput(name, "", None) for name in _texts(function.input)),
         _texts(function.output),
         {},
-        tuple(reader.node(one, 0) for one in nodes),
+        tuple(reader.node(entry, 0) for entry in nodes),
     )
 
 
@@ -327,23 +329,23 @@ def _with_attributes(
     node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]
 ) -> onnx.NodeProto:
     """The node with the attributes that its function takes, those that are not given left out."""
-    found = onnx.NodeProto()
-    found.CopyFrom(node)
-    del found.attribute[:]
-    for one in node.attribute:
-        if one.ref_attr_name:
-            if one.ref_attr_name in given:
-                value = found.attribute.add()
-                value.CopyFrom(given[one.ref_attr_name])
-                value.name = one.name
+    copied = onnx.NodeProto()
+    copied.CopyFrom(node)
+    del copied.attribute[:]
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name in given:
+                value = copied.attribute.add()
+                value.CopyFrom(given[attribute.ref_attr_name])
+                value.name = attribute.name
             continue
-        copy = found.attribute.add()
-        copy.CopyFrom(one)
+        copy = copied.attribute.add()
+        copy.CopyFrom(attribute)
         for graph in (copy.g, *copy.graphs) if copy.HasField("g") else copy.graphs:
             inner = [_with_attributes(each, given) for each in graph.node]
             del graph.node[:]
             graph.node.extend(inner)
-    return found
+    return copied
 
 
 class _ProtoReader:
@@ -361,20 +363,26 @@ class _ProtoReader:
             name = proto.sparse_initializer[0].values.name
             raise GraphError(f"the initializer '{name}' is sparse; store it as a dense one")
         initializers: dict[str, Array] = {}
-        for one in proto.initializer:
-            if _text(one.name) in initializers:
-                raise GraphError(f"two initializers of '{proto.name}' are called '{one.name}'")
-            initializers[one.name] = self._array(one)
+        for proto_part in proto.initializer:
+            if _text(proto_part.name) in initializers:
+                raise GraphError(
+                    f"two initializers of '{proto.name}' are called '{proto_part.name}'"
+                )
+            initializers[proto_part.name] = self._array(proto_part)
         return OnnxGraph(
             _text(proto.name),
-            tuple(_input(one, depth) for one in proto.input if one.name not in initializers),
-            _texts(one.name for one in proto.output),
+            tuple(
+                _input(proto_part, depth)
+                for proto_part in proto.input
+                if proto_part.name not in initializers
+            ),
+            _texts(proto_part.name for proto_part in proto.output),
             initializers,
-            tuple(self.node(one, depth) for one in proto.node),
+            tuple(self.node(proto_part, depth) for proto_part in proto.node),
             {
-                one.name: numpy_name(one.type.tensor_type.elem_type)
-                for one in proto.output
-                if one.type.tensor_type.elem_type
+                proto_part.name: numpy_name(proto_part.type.tensor_type.elem_type)
+                for proto_part in proto.output
+                if proto_part.type.tensor_type.elem_type
             },
         )
 
@@ -388,7 +396,10 @@ class _ProtoReader:
                 f"are, as of {operator} '{proto.name}'"
             )
         try:
-            attributes = {_text(one.name): self._attribute(one, depth) for one in proto.attribute}
+            attributes = {
+                _text(attribute.name): self._attribute(attribute, depth)
+                for attribute in proto.attribute
+            }
         except GraphError as error:
             raise GraphError(f"{operator} '{proto.name}': {error}") from error
         inputs, outputs = _texts(proto.input), _texts(proto.output)
@@ -400,8 +411,8 @@ class _ProtoReader:
         except ValueError as error:
             raise GraphError(f"the attribute '{proto.name}' has no meaning: {error}") from None
         is_many = not isinstance(value, (bytes, str)) and hasattr(value, "__iter__")
-        found = [self._value(proto.name, one, depth) for one in (value if is_many else [value])]
-        return found if is_many else found[0]
+        values = [self._value(proto.name, item, depth) for item in (value if is_many else [value])]
+        return values if is_many else values[0]
 
     def _value(self, name: str, value: Any, depth: int) -> Attribute:
         if isinstance(value, onnx.TensorProto):
@@ -432,13 +443,13 @@ class _ProtoReader:
         bits = _PACKED_BITS.get(proto.data_type, 8 * kind.itemsize)
         size = -(-math.prod(shape) * bits // 8)
         if proto.data_location == onnx.TensorProto.EXTERNAL:
-            entries = {one.key: _text(one.value) for one in proto.external_data}
-            found = self._data.bytes_of(proto.name, entries, size)
+            entries = {entry.key: _text(entry.value) for entry in proto.external_data}
+            contents = self._data.bytes_of(proto.name, entries, size)
             if proto.data_type not in _PACKED_BITS:
-                array = found.view(np.ndarray).view(kind).reshape(shape)
+                array = contents.view(np.ndarray).view(kind).reshape(shape)
                 return array if array.flags.aligned else array.copy()
             packed = onnx.TensorProto(data_type=proto.data_type, dims=shape)
-            packed.raw_data = found.tobytes()
+            packed.raw_data = contents.tobytes()
             return numpy_helper.to_array(packed)
         if proto.HasField("raw_data") and len(proto.raw_data) != size:
             raise GraphError(f"its shape is {list(shape)}, but it has {len(proto.raw_data)} bytes")
@@ -463,8 +474,8 @@ def _input(proto: onnx.ValueInfoProto, depth: int) -> OnnxInput:
     dims = None
     if kind.HasField("shape"):
         dims = tuple(
-            one.dim_value if one.HasField("dim_value") else _text(one.dim_param)
-            for one in kind.shape.dim
+            extent.dim_value if extent.HasField("dim_value") else _text(extent.dim_param)
+            for extent in kind.shape.dim
         )
     try:
         name = numpy_name(kind.elem_type) if kind.elem_type else ""

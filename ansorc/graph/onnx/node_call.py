@@ -72,60 +72,60 @@ class NodeCall(ConverterCall):
         self._read_attributes.add(name)
         return self.node.attributes.get(name, default)
 
-    def has(self, place: int) -> bool:
+    def has(self, index: int) -> bool:
         """Return whether an optional input is given."""
-        self._read_inputs.add(place)
-        return place < len(self._inputs) and self._inputs[place] is not None
+        self._read_inputs.add(index)
+        return index < len(self._inputs) and self._inputs[index] is not None
 
-    def input(self, place: int) -> str:
+    def input(self, index: int) -> str:
         """Return an input as a tensor of the graph."""
-        return self.name_value(self._require_value(place), self.node.inputs[place])
+        return self.name_value(self._require_value(index), self.node.inputs[index])
 
     def inputs(self) -> list[str]:
         """Return all inputs as tensors of the graph."""
         return [self.input(position) for position in range(len(self._inputs))]
 
-    def value(self, place: int) -> Array | None:
+    def value(self, index: int) -> Array | None:
         """Return the values of an input; None if they are not known at import, or not given."""
-        item = self._ask(place)
+        item = self._ask(index)
         if isinstance(item, OnnxSequence):
-            self.refuse(f"its input {place} is a sequence, and it takes a tensor")
-        return None if item is None else self.known_values(item)
+            self.refuse(f"its input {index} is a sequence, and it takes a tensor")
+        return None if item is None else self.find_values(item)
 
-    def item(self, place: int) -> OnnxItem:
+    def item(self, index: int) -> OnnxItem:
         """Return an input as it is, known values with their values."""
-        item = self._ask(place)
+        item = self._ask(index)
         if isinstance(item, OnnxSequence):
             return item
-        value = self.value(place)
-        return self.input(place) if value is None else value
+        value = self.value(index)
+        return self.input(index) if value is None else value
 
-    def sequence(self, place: int) -> tuple[Value, ...]:
+    def sequence(self, index: int) -> tuple[Value, ...]:
         """Return the tensors of an input that is a sequence."""
-        item = self._ask(place)
+        item = self._ask(index)
         if not isinstance(item, OnnxSequence):
-            self.refuse(f"its input {place} is no sequence")
+            self.refuse(f"its input {index} is no sequence")
         return item.items
 
-    def known(self, place: int, what: str) -> Array:
+    def require_known(self, index: int, what: str) -> Array:
         """Return the values of an input that must be known at import; `what` it is, for people."""
-        self._require_value(place)
-        values = self.value(place)
+        self._require_value(index)
+        values = self.value(index)
         if values is None:
-            name = self.node.inputs[place]
+            name = self.node.inputs[index]
             self.refuse(
                 f"{what} ('{name}') depends on the network's input, so that shapes are not known; "
                 f"if it is always the same, give it by constants={{'{name}': ...}}"
             )
         return values
 
-    def ints(self, place: int, what: str) -> list[int]:
+    def ints(self, index: int, what: str) -> list[int]:
         """Return the values of an input that must be known at import, as a list of integers."""
-        return [int(number) for number in np.atleast_1d(self.known(place, what))]
+        return [int(number) for number in np.atleast_1d(self.require_known(index, what))]
 
-    def type(self, place: int) -> TensorType:
+    def type(self, index: int) -> TensorType:
         """Return the type of an input; float16 and bfloat16 are float32 within a graph."""
-        return self.type_of_value(self._require_value(place))
+        return self.type_of_value(self._require_value(index))
 
     def types(self) -> dict[str, TensorType]:
         """Return the types of all inputs that are tensors of a type that ansorc has, by name."""
@@ -138,9 +138,9 @@ class NodeCall(ConverterCall):
                     types[name] = TensorType.of_array(item)
         return types
 
-    def rank(self, place: int) -> int:
+    def rank(self, index: int) -> int:
         """Return the number of dimensions of an input."""
-        return len(self.type(place).shape)
+        return len(self.type(index).shape)
 
     def _ask(self, position: int) -> OnnxItem | None:
         """Return an input, and note that it was asked for; None if it is not given."""

@@ -10,7 +10,7 @@ from ansorc.errors import GraphError
 from ansorc.graph.onnx.model import OnnxGraph, OnnxNode
 
 
-def needed_nodes(graph: OnnxGraph) -> list[OnnxNode]:
+def order_nodes(graph: OnnxGraph) -> list[OnnxNode]:
     """Return the nodes that outputs need, in the file's order where that can be computed.
 
     Raise GraphError where two tensors have one name, and where nodes read each other.

@@ -18,7 +18,7 @@ from ansorc.graph.operators.pool import POOL
 from ansorc.graph.operators.quantized import QUANTIZED
 from ansorc.graph.operators.recurrent import RECURRENT
 from ansorc.graph.operators.reduce import REDUCTIONS
-from ansorc.graph.operators.registered import registered_operator
+from ansorc.graph.operators.registered import find_registered
 from ansorc.graph.operators.resize import RESIZE
 from ansorc.graph.operators.rois import ROIS
 from ansorc.graph.operators.sampling import SAMPLING
@@ -55,10 +55,16 @@ OPERATORS: Mapping[str, GraphOperator] = {
     for name, define in _DEFINITIONS.items()
 }
 
+_RENAMED: Mapping[str, str] = {"max_pool_places": "max_pool_with_indices"}
+"""The present names of operators that graphs printed by earlier versions call otherwise."""
+
 
 def operator_named(name: str) -> GraphOperator:
-    """Return the operator `name`, maybe a registered one; raise GraphError if there is none."""
-    operator = OPERATORS.get(name) or registered_operator(name)
+    """Return the operator `name`, maybe a registered one; raise GraphError if there is none.
+
+    The name of an earlier version is accepted.
+    """
+    operator = OPERATORS.get(_RENAMED.get(name, name)) or find_registered(name)
     if operator is None:
         raise GraphError(f"there is no operator '{name}' for graphs; see ac.ops")
     return operator

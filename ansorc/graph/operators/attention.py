@@ -70,7 +70,7 @@ def attention_softmax(
     if mask is not None:
         _require_mask(scores, mask)
 
-    def allowed(*i: Scalar) -> Scalar:
+    def is_allowed(*i: Scalar) -> Scalar:
         b, _, n, m = i
         start: Scalar | int = offset if counts is None else counts[b] - scores.shape[2]
         tests = _Band(start, first, last).tests(n, m)
@@ -81,7 +81,7 @@ def attention_softmax(
             scalar.if_then_else(scalar.all_of(*tests), element, lowest) if tests else element + 0.0
         )
 
-    seen = compute(scores.shape, allowed, AutoName("attention.masked"))
+    seen = compute(scores.shape, is_allowed, AutoName("attention.masked"))
     result = _softmax(seen)
     known = {"capped": capped, "masked": seen, "probabilities": result}
     return [known[name] for name in outputs.split(",")]
@@ -115,12 +115,12 @@ def _softmax(scores: Tensor) -> Tensor:
     k, m = reduce_axis(keys, "k"), reduce_axis(keys, "m")
     peak = compute(outer, lambda *i: max(scores[(*i, k)], axis=k), AutoName("attention.max"))
 
-    def raised(*i: Scalar) -> Scalar:
+    def power(*i: Scalar) -> Scalar:
         highest = peak[i[:-1]]
         safe = scalar.if_then_else(scalar.equal(highest, lowest), zero, highest)
         return scalar.exp(scores[i] - safe)
 
-    powers = compute(scores.shape, raised, AutoName("attention.exp"))
+    powers = compute(scores.shape, power, AutoName("attention.exp"))
     total = compute(outer, lambda *i: sum(powers[(*i, m)], axis=m), AutoName("attention.sum"))
 
     def share(*i: Scalar) -> Scalar:

@@ -240,7 +240,7 @@ def _scatter(
 
 
 def _place(index: Scalar, extent: int, about: tuple[str, int], *, from_end: bool = True) -> Scalar:
-    """Return a place below `extent`, or the call fails; `own` are the tensor and the dimension."""
+    """Return a place below `extent`, or the call fails; `about`: the tensor and the dimension."""
     return index_in_range(cast(index, INT64), extent, *about, from_end=from_end) % extent
 
 

@@ -57,12 +57,12 @@ def log_sum_exp(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> T
         return result
     kept = [d for d in range(len(data.shape)) if d not in places]
 
-    def squeezed(*i: Scalar) -> Scalar:
+    def squeeze(*i: Scalar) -> Scalar:
         given = dict(zip(kept, i, strict=True))
         return result[tuple(given.get(d, const(0, "int64")) for d in range(len(data.shape)))]
 
     shape = without(data.shape, places, None)
-    return compute(shape, squeezed, stage_name(name, "squeezed"))
+    return compute(shape, squeeze, stage_name(name, "squeezed"))
 
 
 def last_argmax(data: Tensor, axis: int) -> Tensor:
@@ -170,7 +170,7 @@ class _Row:
         dimension = self.place
         return self.data[(*others[:dimension], self.number(number), *others[dimension:])]
 
-    def padded(self, others: Sequence[Scalar], number: Scalar, neutral: Scalar) -> Scalar:
+    def padding_element(self, others: Sequence[Scalar], number: Scalar, neutral: Scalar) -> Scalar:
         """An element, `neutral` beyond the end of the last block."""
         if self.extent % _BLOCK == 0:
             return self.element(others, number)
@@ -186,11 +186,13 @@ def _cumulative_by_blocks(row: _Row, scan: _Accumulation, *, is_exclusive: bool)
 
     def total(*i: Scalar) -> Reduction:
         others = (*i[:dimension], *i[dimension + 1 :])
-        return scan.combine(row.padded(others, i[dimension] * _BLOCK + t, scan.neutral), axis=t)
+        return scan.combine(
+            row.padding_element(others, i[dimension] * _BLOCK + t, scan.neutral), axis=t
+        )
 
     def within(*i: Scalar) -> Reduction:
         is_in = k < i[dimension + 1] if is_exclusive else k <= i[dimension + 1]
-        term = row.padded(
+        term = row.padding_element(
             (*i[:dimension], *i[dimension + 2 :]), i[dimension] * _BLOCK + k, scan.neutral
         )
         return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)

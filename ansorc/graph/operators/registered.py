@@ -41,7 +41,7 @@ def unregister_onnx_op(name: str) -> None:
     del _REGISTERED[_plain(name)]
 
 
-def registered_operator(name: str) -> GraphOperator | None:
+def find_registered(name: str) -> GraphOperator | None:
     """Return the operator that is registered as `name`."""
     return _REGISTERED.get(name)
 

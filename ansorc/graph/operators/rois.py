@@ -38,7 +38,7 @@ class _Line:
 
     rois: Tensor
     place: int
-    """Of the dimension: 0 for the height."""
+    """The number of the dimension: 0 for the height."""
     extent: int
     bins: int
     scale: float

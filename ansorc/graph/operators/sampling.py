@@ -154,7 +154,7 @@ def _roi_places(
 
 
 def _clamp_taps(position: Scalar, extent: int, dtype: DType) -> list[tuple[Scalar, Scalar]]:
-    """The weights and places of the two elements around `place`, which is moved inside."""
+    """The weights and places of the two elements around `position`, which is moved inside."""
     inside = minimum(maximum(position, 0.0), extent - 1.0)
     low = floor(inside)
     fraction = cast(inside - low, dtype)

@@ -28,7 +28,7 @@ from ansorc.lang.scalar_type import Scalar
 _LARGE = 1e8
 """From here on x^2 + 1 is x^2."""
 _TERMS, _TERMS_OF_FLOAT64 = 10, 20
-"""Of the series of atan up to tan(pi / 8): what is left out is below 1e-10, and below 1e-17."""
+"""Terms of the series of atan up to tan(pi / 8): the rest is below 1e-10, and below 1e-17."""
 
 
 def _tan(x: Scalar) -> Scalar:

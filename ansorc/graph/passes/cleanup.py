@@ -70,15 +70,15 @@ def _with_copies(
 ) -> Graph:
     """Return the graph with the tensors that `moved` renames, and with `copies`, by their names."""
 
-    def called(names: tuple[str, ...]) -> tuple[str, ...]:
+    def rename(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(moved.get(name, name) for name in names)
 
     nodes = [
-        replace(node, inputs=called(node.inputs), outputs=called(node.outputs))
+        replace(node, inputs=rename(node.inputs), outputs=rename(node.outputs))
         for node in graph.nodes
     ]
     for output, source in copies.items():
-        nodes.append(GraphNode(operator_named("copy"), called((source,)), (output,)))
+        nodes.append(GraphNode(operator_named("copy"), rename((source,)), (output,)))
     constants = {moved.get(name, name): array for name, array in graph.constants.items()}
     return replace(graph, outputs=outputs, nodes=tuple(nodes), constants=constants)
 

@@ -30,8 +30,8 @@ from ansorc.graph.importing.integer_products import (
     along,
     integer_convolution,
     integer_product,
-    requantized,
-    shifted,
+    requantize,
+    subtract_zero_point,
 )
 from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.rewriter import Rewriter
@@ -52,7 +52,7 @@ def multiply_integers(graph: Graph) -> Graph:
     for node in graph.nodes:
         rewriter.source(node)
         call = ConverterCall(node.source or node.name, rewriter.builder)
-        quantized = pattern.quantized(node)
+        quantized = pattern.match_quantized(node)
         if quantized is not None:
             rewriter.replace(node.name, _requantize(rewriter, call, quantized))
             continue
@@ -106,7 +106,7 @@ class _Pattern:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
-    def quantized(self, node: GraphNode) -> _Quantized | None:
+    def match_quantized(self, node: GraphNode) -> _Quantized | None:
         """Return the product that `node` quantises; None if it does something else."""
         constants = self._graph.constants
         if node.builtin != "quantize" or len(node.inputs) != 3 or _has_blocks(node):
@@ -137,7 +137,7 @@ class _Pattern:
         data, weight = (self._graph.producers.get(name) for name in node.inputs[:2])
         if data is None or weight is None or weight.builtin != _WEIGHTS:
             return None
-        left, right = self._dequantized(data), self._dequantized(weight)
+        left, right = self._match_dequantized(data), self._match_dequantized(weight)
         if left is None or right is None or left.scale.size != 1:
             return None
         kind = self._graph.types[right.name]
@@ -163,7 +163,7 @@ class _Pattern:
         equation = attributes.get("equation") if node.builtin == "einsum" else None
         return _EQUATIONS.get(equation) if isinstance(equation, str) else None
 
-    def _dequantized(self, node: GraphNode) -> _Dequantized | None:
+    def _match_dequantized(self, node: GraphNode) -> _Dequantized | None:
         """Return what a node of bytes dequantises, whose scale and zero point are known."""
         if node.builtin not in ("dequantize", _WEIGHTS) or len(node.inputs) != 3:
             return None
@@ -196,22 +196,22 @@ class _Pattern:
         return zero is not None and is_integer and bool(np.all(zero == np.iinfo(zero.dtype).min))
 
 
-def _requantize(rewriter: Rewriter, call: ConverterCall, found: _Quantized) -> str:
+def _requantize(rewriter: Rewriter, call: ConverterCall, match: _Quantized) -> str:
     """Add a product of integers whose sums are quantised; return its name."""
-    product, node = found.product, found.node
+    product, node = match.product, match.node
     kind = str(dict(node.attributes)["dtype"])
-    scales: Sequence[Array] = (product.data.scale, product.weight.scale, found.scale)
-    zero, bias = rewriter.new(node.inputs[2]), found.bias and rewriter.new(found.bias)
+    scales: Sequence[Array] = (product.data.scale, product.weight.scale, match.scale)
+    zero, bias = rewriter.new(node.inputs[2]), match.bias and rewriter.new(match.bias)
     data, weight = _factors(rewriter, product)
     if product.is_convolution:
         sums = integer_convolution(call, data, weight, bias or None, _window(product.node))
         axes = [(scale, sums.axis) for scale in scales]
-        total = requantized(call, sums.name, axes, (zero, sums.axis), kind)
-        return sums.restored(call, total)
+        total = requantize(call, sums.name, axes, (zero, sums.axis), kind)
+        return sums.restore_shape(call, total)
     total = _matrix_sums(call, product, data, weight)
     total = call.add("add", [total, bias]) if bias else total
     axes = list(zip(scales, (-2, -1, -1), strict=True))
-    return requantized(call, total, axes, (zero, -1), kind)
+    return requantize(call, total, axes, (zero, -1), kind)
 
 
 def _multiply(rewriter: Rewriter, call: ConverterCall, product: _Product) -> str:
@@ -219,11 +219,11 @@ def _multiply(rewriter: Rewriter, call: ConverterCall, product: _Product) -> str
     data, weight = _factors(rewriter, product)
     if product.is_convolution:
         sums = integer_convolution(call, data, weight, None, _window(product.node))
-        return sums.restored(call, _scaled(call, product, sums.name, sums.axis))
-    return _scaled(call, product, _matrix_sums(call, product, data, weight), -1)
+        return sums.restore_shape(call, _scale(call, product, sums.name, sums.axis))
+    return _scale(call, product, _matrix_sums(call, product, data, weight), -1)
 
 
-def _scaled(call: ConverterCall, product: _Product, total: str, axis: int) -> str:
+def _scale(call: ConverterCall, product: _Product, total: str, axis: int) -> str:
     """Return int32 sums times the scales of both factors; those of the weights lie along `axis`."""
     rank = len(call.builder.type(total).shape)
     scale = product.data.scale.reshape(()) * product.weight.scale
@@ -236,7 +236,10 @@ def _matrix_sums(call: ConverterCall, product: _Product, data: Integers, weight:
     node = product.node
     equation = dict(node.attributes).get("equation")
     if isinstance(equation, str) and equation.startswith("ki"):  # of transposed data
-        factors = [shifted(call, data, -2), shifted(call, weight, _EQUATIONS[equation])]
+        factors = [
+            subtract_zero_point(call, data, -2),
+            subtract_zero_point(call, weight, _EQUATIONS[equation]),
+        ]
         return call.add("einsum", factors, equation=equation)
     return integer_product(call, data, weight, is_transposed=node.builtin == "dense")
 

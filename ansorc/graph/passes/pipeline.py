@@ -41,7 +41,7 @@ NETWORK_PASSES: Sequence[NamedPass] = (
 )
 
 
-def optimized(
+def optimize_graph(
     graph: Graph,
     passes: Sequence[NamedPass] = NETWORK_PASSES,
     trace: Callable[[str, Graph], None] | None = None,

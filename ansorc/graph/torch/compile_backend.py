@@ -12,14 +12,14 @@ from typing import Any, cast
 from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import AnsorcError, FaultError, GraphError, OptionError
 from ansorc.graph.api import tune
-from ansorc.graph.cache_policy import recorded_choice
+from ansorc.graph.cache_policy import choose_recorded_policy
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.graph.packed_weights import Contents
-from ansorc.graph.shared_networks import shared_networks
+from ansorc.graph.shared_networks import get_shared_networks
 from ansorc.graph.torch.importer import graph_of
 from ansorc.graph.torch.model import array_of, is_narrow, torch_library
-from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, traced
+from ansorc.graph.torch.specialization import BoundGraph, EagerNeededError, TracedGraph, trace_graph
 from ansorc.graph.torch.subclasses import has_parts, module_of_parts, parts_of
 from ansorc.graph.torch.watched import WatchedTensors, forget_examples
 from ansorc.ir.aligned import Array
@@ -36,7 +36,7 @@ _INSTEAD_OF_MODE = {
     "max-autotune-no-cudagraphs": _TUNED,
     "reduce-overhead": "a call runs one function of machine code, whose overhead is small already",
 }
-"""What serves the purpose of a mode of Inductor's."""
+"""Advice on what to use instead of a mode of Inductor's."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Instance:
     kinds: Hashable
     """Shapes, dtypes and strides of the tensors."""
     contents: Contents
-    """What they hold."""
+    """The elements of the tensors."""
     bound: dict[Hashable, BoundGraph] = field(default_factory=dict[Hashable, BoundGraph])
     """By what the other arguments are."""
 
@@ -242,7 +242,7 @@ class _CompiledModule:
         if known is not None and known.watched.are_unchanged(static):
             return known
         if known is not None:
-            self._note_changes(known.watched.changed(static))
+            self._note_changes(known.watched.find_changed(static))
         elif self._died:
             before = self._died.pop()
             self._note_changes(
@@ -303,7 +303,7 @@ class _CompiledModule:
                 )
             module = module_of_parts(self._module, arguments) if self._has_parts else self._module
             try:
-                graph = traced(module, plain, sorted(self._free))
+                graph = trace_graph(module, plain, sorted(self._free))
             except GraphError:
                 if not self._free:
                     raise
@@ -334,12 +334,12 @@ class _CompiledModule:
             use_default=not (options.records or options.trials),
             check_indices=options.check_indices,
         )  # fmt: skip
-        choice = recorded_choice([network], choice)
-        return shared_networks().built(network, choice, contents)
+        choice = choose_recorded_policy([network], choice)
+        return get_shared_networks().build(network, choice, contents)
 
 
 _STATIC = "_dynamo_static_input_type"
-"""What Dynamo sets on parameters and buffers of modules."""
+"""The attribute that Dynamo sets on parameters and buffers of modules."""
 _MANY_CHANGES, _CALLS_A_CHANGE = 6, 8
 _NEEDS_GRADIENTS = (
     "a tensor requires gradients, which ansorc does not compute; call it under torch.no_grad() or "

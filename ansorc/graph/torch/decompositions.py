@@ -111,10 +111,10 @@ def _encoder_layer(source: Any, embedding: int, heads: int, *given: Any) -> Any:
     mask, kind = (*masked, *(None, None)[len(masked) :])
     functional = torch_library().nn.functional
 
-    def normalized(data: Any, number: int) -> Any:
+    def normalize(data: Any, number: int) -> Any:
         return functional.layer_norm(data, (embedding,), *norms[number], epsilon)
 
-    def attended(data: Any) -> Any:
+    def attend(data: Any) -> Any:
         options = (mask, False, True, kind)
         return _attention(data, data, data, embedding, heads, *projections, *options)[0]
 
@@ -124,10 +124,10 @@ def _encoder_layer(source: Any, embedding: int, heads: int, *given: Any) -> Any:
         return functional.linear(hidden, *layers[1])
 
     if is_norm_first:
-        source = source + attended(normalized(source, 0))
-        return source + fed_forward(normalized(source, 1))
-    source = normalized(source + attended(source), 0)
-    return normalized(source + fed_forward(source), 1)
+        source = source + attend(normalize(source, 0))
+        return source + fed_forward(normalize(source, 1))
+    source = normalize(source + attend(source), 0)
+    return normalize(source + fed_forward(source), 1)
 
 
 _FAST_PATHS = {

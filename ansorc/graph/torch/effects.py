@@ -1,4 +1,4 @@
-"""What an exported node does besides computing its results: PyTorch's schemas and tags say it."""
+"""Effects of an exported node besides its results, from PyTorch's schemas and tags."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from ansorc.graph.torch.model import (
     array_of,
     torch_library,
 )
-from ansorc.graph.torch.own_state import traced_without_state
-from ansorc.graph.torch.torch_state import unchanged_state
+from ansorc.graph.torch.own_state import trace_without_state
+from ansorc.graph.torch.torch_state import keep_state
 from ansorc.graph.torch.writes import require_plain_writes
 from ansorc.ir.aligned import Array
 
@@ -46,13 +46,11 @@ def load_torch(
     torch = torch_library()
     exported = module
     try:
-        with torch.no_grad(), warnings.catch_warnings(), unchanged_state():
+        with torch.no_grad(), warnings.catch_warnings(), keep_state():
             warnings.simplefilter("ignore")  # of PyTorch about its own parts
             if not isinstance(module, torch.export.ExportedProgram):
                 call = tuple(arguments), dict(keywords), free
-                exported = traced_without_state(
-                    torch, module, lambda: _export(torch, module, *call)
-                )
+                exported = trace_without_state(torch, module, lambda: _export(torch, module, *call))
             for part in cast("Any", exported).graph_module.modules():  # also unused ones draw
                 for node in _calls(part):
                     require_no_draw(torch, node)
@@ -168,7 +166,7 @@ class _ExportedNames:
             position += 1
             if hasattr(value, "dtype") or type(value).__name__ in NUMBERS:
                 self._names[name] = name
-                self.inputs[name] = described(value)
+                self.inputs[name] = describe(value)
                 self.places[name] = position
                 if not hasattr(value, "dtype"):
                     self.numbers.add(name)
@@ -192,7 +190,7 @@ NUMBERS = {"SymInt": "int64", "SymFloat": "float64", "SymBool": "bool"}
 """Numbers that are known in a call only, and the dtypes that they are computed in."""
 
 
-def described(value: Any) -> TorchTensor:
+def describe(value: Any) -> TorchTensor:
     """Return the dtype, shape and strides of a tensor, or of a number that a call has."""
     number = NUMBERS.get(type(value).__name__)
     if number:
@@ -231,7 +229,7 @@ def _node(torch: Any, node: Any, names: _ExportedNames) -> TorchNode:
         str(target) if schema is not None else f"number.{getattr(target, '__name__', target)}",
         node.name, arguments,
         tuple(
-            described(result)
+            describe(result)
             if hasattr(result, "dtype") or type(result).__name__ in NUMBERS
             else None
             for result in results

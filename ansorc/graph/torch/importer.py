@@ -8,8 +8,8 @@ from ansorc.errors import GraphError, InternalError
 from ansorc.graph.graph import Graph
 from ansorc.graph.importing.converter_call import inputs_text
 from ansorc.graph.importing.graph_import import GraphImport, input_dtype
-from ansorc.graph.importing.guarding import guarded
-from ansorc.graph.importing.values import Value, listed, widen
+from ansorc.graph.importing.guarding import call_converter
+from ansorc.graph.importing.values import Value, as_list, widen
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.converters import TORCH_CONVERTERS
 from ansorc.graph.torch.exported import load_torch
@@ -21,7 +21,7 @@ from ansorc.graph.torch.model import (
     TorchTensor,
     compute_torch_node,
 )
-from ansorc.graph.torch.torch_call import TorchCall, computed_dtype
+from ansorc.graph.torch.torch_call import TorchCall, dtype_in_graph
 from ansorc.ir.aligned import Array
 from ansorc.lang.arguments import check_arguments
 
@@ -119,7 +119,9 @@ class _TorchImport:
                 "ansorc does not know this operator; write the line with operators that it knows "
                 "(docs/networks.md), or cut the module before it"
             )
-        results = listed(guarded(call, lambda: converter(call), lambda words: _fault(call, words)))
+        results = as_list(
+            call_converter(call, lambda: converter(call), lambda words: _fault(call, words))
+        )
         if any(position >= len(results) for position in node.used):
             call.refuse(
                 f"only its first {len(results)} results are supported; compute the others yourself"
@@ -139,7 +141,7 @@ class _TorchImport:
             if wanted is None or position not in node.used:
                 continue
             kind = call.type_of_value(result)
-            if kind.shape != wanted.shape or kind.dtype != computed_dtype(wanted.dtype):
+            if kind.shape != wanted.shape or kind.dtype != dtype_in_graph(wanted.dtype):
                 call.refuse(
                     f"ansorc makes {kind} of it, PyTorch {wanted.dtype}"
                     f"{list(wanted.shape)}; this is a mistake of ansorc, please report it"

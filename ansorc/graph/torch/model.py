@@ -1,4 +1,4 @@
-"""What PyTorch says of a module, as plain values; single operators that PyTorch computes.
+"""A module as PyTorch exports it, in plain values; single operators that PyTorch computes.
 
 The only module that knows `torch`, which is imported when it is first needed.
 """
@@ -91,9 +91,9 @@ class TorchProgram:
     nodes: tuple[TorchNode, ...]
     outputs: Mapping[str, TorchRef]
     others: Mapping[int, object]
-    """What is returned besides tensors, by its place among all that is returned."""
+    """The results besides tensors, by their positions among all results."""
     asserted: tuple[TorchArgument, ...]
-    """What must be true, or the module raises an error: tensors, or values that are known."""
+    """Conditions without which the module raises an error: tensors, or known values."""
     written: Mapping[str, TorchRef]
     """The inputs that are written, with the values that they have afterwards."""
 

@@ -14,7 +14,7 @@ _Attributes = Mapping[tuple[int, str], object]
 """The visible values of attributes, by the number of a part of a module and a name."""
 
 
-def traced_without_state(torch: Any, module: Any, trace: Callable[[], Any]) -> Any:
+def trace_without_state(torch: Any, module: Any, trace: Callable[[], Any]) -> Any:
     """Return what `trace` exports of `module`; raise GraphError if another run is another program.
 
     A counter, a generator of random numbers in an attribute: Python computes with them when the

@@ -188,7 +188,7 @@ def _storage(
     return Storage(tuple(places), int(size), whole)
 
 
-def joined(size: int, parts: Sequence[tuple[Layout, Array]], new: Array) -> None:
+def write_parts(size: int, parts: Sequence[tuple[Layout, Array]], new: Array) -> None:
     """Write the elements of `parts` to where they lie in the storage `new` of so many elements."""
     for layout, values in parts:
         repeated = [n for n, step in enumerate(layout.strides) if step == 0]

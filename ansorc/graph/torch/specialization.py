@@ -13,8 +13,8 @@ from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import GraphError
 from ansorc.graph.torch.exported import load_torch
 from ansorc.graph.torch.model import TorchProgram, TorchRef, torch_library
-from ansorc.graph.torch.returned import Result, Results, Storage, joined, results_of
-from ansorc.graph.torch.torch_state import unchanged_state
+from ansorc.graph.torch.returned import Result, Results, Storage, results_of, write_parts
+from ansorc.graph.torch.torch_state import keep_state
 from ansorc.ir.aligned import Array, aligned_empty
 
 
@@ -37,12 +37,12 @@ class TracedGraph:
     """The number of outputs, the last ones, that must be true."""
 
 
-def traced(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> TracedGraph:
+def trace_graph(module: Any, arguments: Sequence[Any], free: Sequence[int]) -> TracedGraph:
     """Return the graph for the shapes of `arguments`; those at `free` are ints of any value.
 
     Raise GraphError for what ansorc does not compute as PyTorch does.
     """
-    with unchanged_state():
+    with keep_state():
         results = results_of(module, arguments)
         program = load_torch(module, [_like(argument) for argument in arguments], {}, free)
     count = len(results.results)
@@ -193,7 +193,7 @@ class BoundGraph:
             assert result is not None
             parts.append((result.layout, arrays[self._places[position]]))
         new = aligned_empty(storage.size, parts[0][1].dtype)
-        joined(storage.size, parts, new)
+        write_parts(storage.size, parts, new)
         return self._tensor(new)
 
     def _owner(self, base: Any, result: Result) -> Any:

@@ -19,7 +19,7 @@ TorchConverter: TypeAlias = "Callable[[TorchCall], Value | Sequence[Value]]"
 """Adds what a node means to the graph, and returns the node's results."""
 
 
-def computed_dtype(name: str) -> DType:
+def dtype_in_graph(name: str) -> DType:
     """Return what the graph computes a dtype in: floats of 16 or 8 bits in float32."""
     return dtype("float32" if name in NARROW_FLOATS else name)
 
@@ -70,7 +70,7 @@ class TorchCall(ConverterCall):
             return self.builder.constant(value)
         known = self._values[given]
         if isinstance(known, str):
-            return known if kind is None else self.converted(known, kind)
+            return known if kind is None else self.convert(known, kind)
         if kind is not None and known.dtype != kind.numpy:
             return self.builder.constant(known.astype(kind.numpy))
         return self.name_value(known, given.name)
@@ -80,7 +80,7 @@ class TorchCall(ConverterCall):
         argument = self.get(name)
         if not isinstance(argument, TorchRef):
             return None if argument is None else np.asarray(argument)
-        return self.known_values(self._values[argument])
+        return self.find_values(self._values[argument])
 
     def is_number(self, name: str) -> bool:
         """Return whether an argument is a number of Python, now or in each call."""
@@ -109,7 +109,7 @@ class TorchCall(ConverterCall):
                 f"its result is {list(first.shape)}, a shape that depends on the values of a "
                 "tensor; ansorc's shapes are fixed: use a mask and torch.where instead"
             )
-        return TensorType(computed_dtype(first.dtype), tuple(shape))
+        return TensorType(dtype_in_graph(first.dtype), tuple(shape))
 
     @property
     def narrow_result(self) -> str:

@@ -15,7 +15,7 @@ from ansorc.graph.torch.model import torch_library
 
 
 @contextmanager
-def unchanged_state() -> Generator[None]:
+def keep_state() -> Generator[None]:
     """Leave the state of PyTorch and of random numbers as it is, whatever is done inside.
 
     A module that is traced runs once, in Python: what it does to the state of the process it would

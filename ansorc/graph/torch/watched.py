@@ -88,7 +88,7 @@ class WatchedTensors:
             )
         )
 
-    def changed(self, tensors: Sequence[Any]) -> list[int]:
+    def find_changed(self, tensors: Sequence[Any]) -> list[int]:
         """Return the positions of the tensors that have changed; all if only samples tell it."""
         changed = [
             number

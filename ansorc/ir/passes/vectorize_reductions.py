@@ -92,7 +92,7 @@ def vectorize_reductions(
     return replace(function, body=body)
 
 
-def wanted_sums(*, calls: bool, streams: bool, streaming_sums: int) -> int:
+def count_sums(*, calls: bool, streams: bool, streaming_sums: int) -> int:
     """Return the number of independent vectors of sums for all rows of a tile.
 
     `calls` and `streams`: whether the terms call functions, and whether they come from memory.
@@ -228,7 +228,7 @@ class _InLanes:
     def _count_wanted(self, reduction: ReductionLoop) -> int:
         """Return the number of vectors of sums for all elements of a tile."""
         loads = (part.buffer for part in walk(reduction.term) if isinstance(part, Load))
-        return wanted_sums(
+        return count_sums(
             calls=calls_function(reduction.term),
             streams=any(buffer.bytes > self._limits.last_cache_bytes for buffer in loads),
             streaming_sums=self._limits.streaming_sums,

@@ -18,8 +18,8 @@ from ansorc.schedule.names import Steps
 from ansorc.schedule.stage import At, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.steps import RFactor
-from ansorc.search.cpu.default_alike import kept_columns
-from ansorc.search.cpu.default_borders import is_border, settled_borders
+from ansorc.search.cpu.default_alike import find_kept_columns
+from ansorc.search.cpu.default_borders import is_border, settle_borders
 from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
@@ -41,10 +41,10 @@ from ansorc.search.sketch.rules import (
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
 from ansorc.search.sketch.tiling_variants import (
-    TilingInBlocks,
-    TilingInLanes,
-    TilingWithRows,
-    TilingWithTerms,
+    FuseInterleavedConsumer,
+    FuseProductChain,
+    FuseRowReductions,
+    LaneReductionTiling,
 )
 from ansorc.search.space.genes import (
     Genes,
@@ -77,11 +77,11 @@ RULES: tuple[SketchRule, ...] = (
 """The first sketch of these is taken: tiled stages in their consumers, or in those of copies."""
 WITH_RFACTOR: tuple[SketchRule, ...] = (AddRfactor(vectors=()), *RULES)
 """The first sketch of these has long reductions in shares for the cores."""
-IN_LANES: tuple[SketchRule, ...] = (TilingInLanes(levels=(2,)), *RULES)
+IN_LANES: tuple[SketchRule, ...] = (LaneReductionTiling(levels=(2,)), *RULES)
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
-WITH_ROWS: tuple[SketchRule, ...] = (TilingWithRows(), *RULES)
+WITH_ROWS: tuple[SketchRule, ...] = (FuseRowReductions(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
-WITH_TERMS: tuple[SketchRule, ...] = (AlwaysInline(), AddCacheWrite(), TilingWithTerms(), *RULES)
+WITH_TERMS: tuple[SketchRule, ...] = (AlwaysInline(), AddCacheWrite(), FuseProductChain(), *RULES)
 """The first sketch of these has products of rows of other products computed with these."""
 TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), TensorizeDotProduct(), Skip())
 """Those of these sketches that use a dot-product instruction, where there are any."""
@@ -89,7 +89,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     SimplifyConstIndices(),
     Redefined(),
-    TilingInBlocks(),
+    FuseInterleavedConsumer(),
     MultiLevelTiling(),
     Skip(),
 )
@@ -123,7 +123,7 @@ HELD = 1.02
 through memory instead is counted as if nothing waited for it."""
 
 
-def estimated(sketch: Sketch, genes: Genes) -> Cycles:
+def estimate_cycles(sketch: Sketch, genes: Genes) -> Cycles:
     """Return [rows]: the estimated cycles of all statements of the programs `genes`."""
     state = population_state(sketch, genes)
     nests = LoopNests(state, len(genes), choice_values(sketch, genes))
@@ -186,7 +186,7 @@ class UntunedOnCpu:
         """Yield the structure with constants laid out as in the programs that are known."""
         must = len(self.wishes.like) >= MOST_LAYOUTS
         for known in self.wishes.like:
-            kept = kept_columns(part.sketch, known)
+            kept = find_kept_columns(part.sketch, known)
             if kept is not None:
                 preferred = penalty * (PREFERRED if must else 1 / ALIKE)
                 yield Structure(part.sketch, (replace(part, fixed=kept),), preferred)
@@ -214,7 +214,7 @@ class UntunedOnCpu:
         if not self.without:
             return steps
         counting = replace(self, without=frozenset[str]())
-        return settled_borders(self.dag, self.target, steps, lambda: search(counting))
+        return settle_borders(self.dag, self.target, steps, lambda: search(counting))
 
 
 def _rounds(sketch: Sketch) -> int:

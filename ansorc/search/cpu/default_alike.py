@@ -20,7 +20,7 @@ from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import table_of
 
 
-def kept_columns(sketch: Sketch, steps: Steps) -> Mapping[int, int] | None:
+def find_kept_columns(sketch: Sketch, steps: Steps) -> Mapping[int, int] | None:
     """Return the genes of `sketch` that lay constants out as the program `steps` does, by column.
 
     None if `steps` is a program of another structure, or of lengths that the sketch has not.

@@ -28,7 +28,7 @@ CERTAIN = 0.8
 """Another program is taken if it needs less than this share of the preferred one's cycles."""
 
 
-def settled_borders(
+def settle_borders(
     dag: ComputeDAG, target: Target, steps: Steps, counting: Callable[[], Steps]
 ) -> Steps:
     """Return `steps`, which seem best if borders take no time, with borders read in place.

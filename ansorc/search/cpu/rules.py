@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
-from ansorc.search.paper.space import PAPER_PLACEMENT, limited_rules, paper_rules
+from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules, rules_of_limited_space
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, place_stages
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
@@ -25,10 +25,10 @@ from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
 from ansorc.search.sketch.tiling_variants import (
-    TilingInBlocks,
-    TilingInLanes,
-    TilingWithRows,
-    TilingWithTerms,
+    FuseInterleavedConsumer,
+    FuseProductChain,
+    FuseRowReductions,
+    LaneReductionTiling,
 )
 from ansorc.search.sketch.user_rules import user_rule_of
 
@@ -41,10 +41,10 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         TensorizeDotProduct(),
         Redefined(),
         AddRfactor(),
-        TilingInLanes(tiling),
-        TilingWithRows(tiling),
-        TilingWithTerms(tiling),
-        TilingInBlocks(tiling),
+        LaneReductionTiling(tiling),
+        FuseRowReductions(tiling),
+        FuseProductChain(tiling),
+        FuseInterleavedConsumer(tiling),
         AddCacheWrite(),
         MultiLevelTilingWithFusion(tiling),
         MultiLevelTiling(tiling),
@@ -58,7 +58,7 @@ _SPACES: Mapping[SpaceName, tuple[Callable[[Tiling], tuple[SketchRule, ...]], Pl
     MappingProxyType({
         "full": (cpu_rules, BEST_PLACES),
         "paper": (paper_rules, PAPER_PLACEMENT),
-        "limited": (limited_rules, BEST_PLACES),
+        "limited": (rules_of_limited_space, BEST_PLACES),
     })
 )  # fmt: skip
 """The rules of each space, and the places of its stages."""
@@ -82,7 +82,7 @@ def tiling_of(options: SearchOptions) -> Tiling:
     )  # fmt: skip
 
 
-def completed_on_cpu(
+def complete_on_cpu(
     derived: Sequence[Sketch], options: SearchOptions
 ) -> Iterator[tuple[Sketch, Iterator[Sketch]]]:
     """Yield each derived sketch with its whole ones.

@@ -9,9 +9,9 @@ import numpy as np
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import BoolArray
 from ansorc.search.cost_model import Float64Array
-from ansorc.search.cpu.default import UntunedOnCpu, estimated
+from ansorc.search.cpu.default import UntunedOnCpu, estimate_cycles
 from ansorc.search.cpu.register_tiles import table_on_cpu, within_registers
-from ansorc.search.cpu.rules import completed_on_cpu, rules_of
+from ansorc.search.cpu.rules import complete_on_cpu, rules_of
 from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.features import MACHINE_FEATURES, FeatureSet
 from ansorc.search.options import SearchOptions
@@ -39,7 +39,7 @@ class CpuSpace:
         self, derived: Sequence[Sketch], options: SearchOptions
     ) -> Iterator[tuple[Sketch, Iterable[Sketch]]]:
         """Yield the sketches with all stages placed, packed or not."""
-        return completed_on_cpu(derived, options)
+        return complete_on_cpu(derived, options)
 
     def table(self, variable: TileVariable) -> TileTable:
         """Return divisors, and ragged innermost lengths."""
@@ -57,7 +57,7 @@ class CpuSpace:
 
     def estimate(self, sketch: Sketch, genes: Genes) -> Float64Array:
         """Return the cycles of all statements."""
-        return estimated(sketch, genes)
+        return estimate_cycles(sketch, genes)
 
     def untuned(self, dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedSearch:
         """Return a search in thousands of tilings of a few structures."""

@@ -21,7 +21,7 @@ from ansorc.search.cost_model import SCORED_SECONDS, CostModel, Float64Array
 from ansorc.search.evolution.sampling import all_programs, sample
 from ansorc.search.evolution.variation import Parents
 from ansorc.search.features import Features, estimate_cycles
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import Genes, Space, extract, phenotype_keys
@@ -83,7 +83,7 @@ class Island:
     known: Keys = field(default_factory=_no_keys)
     """The keys of all programs that were ever added."""
     batches: list[Population] = field(default_factory=list[Population])
-    """What the model was asked about, as it came."""
+    """The populations that the model scored, in their order."""
 
     @property
     def sketch(self) -> Sketch:
@@ -176,7 +176,7 @@ def initial_population(space: Space, number: int, options: SearchOptions) -> Ini
     return _draw_initial(space, number, _Drawing(options))
 
 
-@memoized
+@memoize
 def _draw_initial(space: Space, number: int, drawing: _Drawing) -> InitialPopulation:
     """Return the programs that `initial_population` promises."""
     options = drawing.options

@@ -57,7 +57,7 @@ class Selected:
     key: int
     """Equal for programs that are the same (`phenotype_keys`)."""
     score: float
-    """What the model says of it."""
+    """The model's score."""
     is_random: bool = False
     """Whether it was selected by chance, not by score."""
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ansorc.schedule.extent import IntArray
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, TileVariable
 from ansorc.search.space.design import Space
@@ -186,7 +186,7 @@ class Neighbourhood:
         return None
 
 
-@memoized
+@memoize
 def neighbourhood_of(space: Space) -> Neighbourhood:
     """Return which sketches of `space` programs can migrate to, and which are made of two."""
     nodes = tuple(nodes_of(sketch) for sketch in space.sketches)
@@ -236,7 +236,7 @@ def _count_common_columns(source: Sketch, target: Sketch) -> int:
     return sum(origin is not None for origin in _origins(source, target)[: len(target.variables)])
 
 
-@memoized
+@memoize
 def _origins(source: Sketch, target: Sketch) -> tuple[int | None, ...]:
     """Return for each column of `target` the column of `source` that it follows."""
     names = {name: column for column, name in reversed(list(enumerate(source.columns)))}
@@ -246,7 +246,7 @@ def _origins(source: Sketch, target: Sketch) -> tuple[int | None, ...]:
     return tuple(names.get(name, kinds.get(gene)) for name, gene in wanted)
 
 
-@memoized
+@memoize
 def _translation(source: Sketch, target: Sketch, origin: int, column: int) -> IntArray:
     """Return [values of the origin]: the value of the target's column, or MISSING."""
     old, new = _column(source, origin), _column(target, column)

@@ -94,7 +94,7 @@ class Access:
         pages = np.ceil(box.run * (self.element_bytes / self.page_bytes))
         return np.minimum(box.segments * pages, self.lines)
 
-    def crowded_bytes(self, way_bytes: int, spare_bytes: int = 0) -> FloatArray:
+    def find_cache_bytes(self, way_bytes: int, spare_bytes: int = 0) -> FloatArray:
         """Return [places, rows]: the size of the cache in which the touched lines find room.
 
         Lines whose addresses differ by a multiple of `way_bytes` share one set. Pieces whose

@@ -10,7 +10,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Select, Var
 from ansorc.ir.node import walk
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ LoadGroup = tuple[Buffer, tuple[tuple[IndexForm, ...], ...]]
 """A tensor, and the forms of the indices of each of its loads."""
 
 
-@memoized
+@memoize
 def group_loads(op: ComputeOp) -> tuple[LoadGroup, ...]:
     """Return the loads of `op`, those together whose indices move alike."""
     groups: dict[tuple[str, tuple[object, ...]], list[tuple[IndexForm, ...]]] = {}

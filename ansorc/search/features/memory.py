@@ -25,7 +25,7 @@ class CacheFeatures:
     total_bytes: FloatArray = field(metadata=LOG)
     """Bytes that the statement touches."""
     l1_fill: FloatArray
-    """What the lines touched inside the place of the first level take of it, as a share."""
+    """The share of the first level that the lines touched inside its loop nest take."""
     l2_fill: FloatArray
     """The same for the second level."""
     l3_fill: FloatArray
@@ -82,7 +82,7 @@ def levels_of(
     second = second or first
     whole = np.ones(accesses[0].rows, dtype=np.float32)
     shared = third / np.minimum(loops.parallel_extent, target.cores) if third else second * whole
-    moved = [access.lines * refills(access) * _moved_bytes(access) for access in accesses]
+    moved = [access.lines * refills(access) * _count_moved_bytes(access) for access in accesses]
     levels: list[Level] = []
     shares: list[FloatArray] = []
     for capacity, way, spare in (
@@ -90,7 +90,7 @@ def levels_of(
         (second * whole, way_bytes(second), 0),  # pages lie anywhere in it
         (shared, 1, 0),  # it hashes addresses
     ):
-        crowded = [access.crowded_bytes(way, spare) for access in accesses]
+        crowded = [access.find_cache_bytes(way, spare) for access in accesses]
         held = reduce(np.maximum, crowded, places.line_bytes)
         fitting = np.minimum((held > capacity).sum(axis=0), len(held) - 1)
         shares = shares or _begun(accesses, fitting, target.costs.streams)
@@ -111,12 +111,12 @@ def _begun(
     streams = sum((access.pieces.take(entries) for access in accesses), np.float32(0))
     begun = entries_at(np.where(streams <= most_streams, np.maximum(first - 1, 0), first))
     return [
-        access.pieces.take(begun) / (access.lines.take(begun) * _moved_bytes(access))
+        access.pieces.take(begun) / (access.lines.take(begun) * _count_moved_bytes(access))
         for access in accesses
     ]
 
 
-def _moved_bytes(access: Access) -> int:
+def _count_moved_bytes(access: Access) -> int:
     """Return the bytes moved for a line: what is written is read before."""
     return access.line_bytes * (2 if access.is_written else 1)
 

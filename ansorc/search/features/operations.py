@@ -23,7 +23,7 @@ from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.target.costs import CALL_INSTRUCTIONS, CoreCosts
 
 
@@ -88,7 +88,7 @@ class OperationCounts:
 _ROOTS = ("sqrt", "rsqrt")
 
 
-@memoized
+@memoize
 def operation_counts(op: ComputeOp) -> OperationCounts:
     """Return what one iteration of `op` does, the combining of a reduction included."""
     counts = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)

@@ -21,14 +21,14 @@ from ansorc.ir.expr import Load
 from ansorc.ir.passes.lane_groups import vector_pieces
 from ansorc.ir.passes.vectorize_reductions import (
     calls_function,
+    count_sums,
     vectors_and_turns,
-    wanted_sums,
 )
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.search.features.access import Access, Places, reuse_of
 from ansorc.search.features.columns import LOG, BoolArray, FloatArray
 from ansorc.search.features.loop_nest import LoopNest, NestLoop, Shift, product
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.target import Target
 from ansorc.target.code_facts import INDEPENDENT_SUMS, LEAST_TRANSPOSED_ROWS, MAX_UNROLLED_CHUNKS
 
@@ -94,7 +94,7 @@ def vectors_of(nest: LoopNest, accesses: Sequence[Access], target: Target) -> Ve
     last = places[-1] if places else None
     chunks = chunks.astype(np.float32)
     around, outer = np.ones_like(extent), nest.loops[: places[0]] if is_reduce else ()
-    for loop in takewhile(lambda one: one.is_reduce, reversed(outer)):
+    for loop in takewhile(lambda nested: nested.is_reduce, reversed(outer)):
         around = np.where(around == 1, loop.extent, around)
     wanted = _count_wanted_sums(nest, accesses, target)
     loads = tuple(_loads(access, last, extent, chunks, lanes) for access in accesses)
@@ -137,14 +137,14 @@ def _is_maskable(access: Access, loop: int, target: Target) -> BoolArray:
 
 def _count_wanted_sums(nest: LoopNest, accesses: Sequence[Access], target: Target) -> int:
     reads = (access for access in accesses if not access.is_local and not access.is_written)
-    return wanted_sums(
+    return count_sums(
         calls=_calls(nest.stage.op),
         streams=any(access.buffer.bytes > max(target.cache_bytes) for access in reads),
         streaming_sums=target.streaming_sums,
     )
 
 
-@memoized
+@memoize
 def _calls(op: ComputeOp) -> bool:
     return calls_function(*op.parts)
 
@@ -288,7 +288,7 @@ def _operands(
 ) -> FloatArray:
     """Instructions that load what is read in a step, but for the sums, of the first access.
 
-    In an unrolled reduce loop at `place`, vectors that several steps read are loaded once if there
+    In an unrolled reduce loop `loop`, vectors that several steps read are loaded once if there
     are registers for them: neighbouring windows of a convolution.
     """
     nest, zeros = accesses[0].nest, np.zeros_like(tile.copies)

@@ -12,7 +12,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.steps import BindThread, Fuse, Reorder, Split, Vectorize
-from ansorc.search.gpu.parts import added_up, adds_up_parts
+from ansorc.search.gpu.parts import add_up_parts, adds_up_parts
 from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
@@ -20,7 +20,7 @@ from ansorc.search.sketch.sketch import TileVariable
 MAX_THREADS = 1024
 
 
-def bound_rest(partial: PartialSketch) -> PartialSketch:
+def bind_untiled_stages(partial: PartialSketch) -> PartialSketch:
     """Return the sketch with each stage bound that no rule has divided among threads yet.
 
     What is summed up for one other stage, element by element, is computed by the threads of that.
@@ -32,7 +32,7 @@ def bound_rest(partial: PartialSketch) -> PartialSketch:
             keeps_rows = any(buffer.name in sums for buffer in stage.op.reads)
             partial = _bind(partial, stage, keeps_rows=keeps_rows)
     for name in sums:
-        partial = added_up(partial, name)
+        partial = add_up_parts(partial, name)
     return partial
 
 

@@ -19,7 +19,7 @@ MAX_GROUP = 32
 """The most neighbouring blocks of a row that run before those of the next row."""
 
 
-def walked_axes(op: ComputeOp, column: int) -> int:
+def count_walked_axes(op: ComputeOp, column: int) -> int:
     """Return how many of the axes directly before axis number `column` a group is walked along.
 
     They move no tensor that `column` moves: a group of columns is used again for all of them.

@@ -15,7 +15,7 @@ from ansorc.search.evolution.variation import mutate
 from ansorc.search.gpu.estimated_programs import NARROW, seconds_of
 from ansorc.search.gpu.few_sketches import FewOfMany
 from ansorc.search.gpu.kernel_sketches import kernel_sketches
-from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, ways_on_gpu
+from ansorc.search.gpu.rules import complete_in_all_ways, gpu_rules, ways_on_gpu
 from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.sketch.generate import MAX_SKETCHES, generate
 from ansorc.search.sketch.sketch import Sketch
@@ -38,7 +38,7 @@ there are two for each of them, so their number doubles with each."""
 
 def sketches_on_gpu(dag: ComputeDAG, target: Target) -> list[Sketch]:
     """Return the complete sketches of `dag` for a GPU."""
-    return [whole for sketch in _derive(dag, target) for whole in completed_on_gpu(sketch)]
+    return [whole for sketch in _derive(dag, target) for whole in complete_in_all_ways(sketch)]
 
 
 def best_on_gpu(dag: ComputeDAG, target: Target, count: int) -> list[Steps]:
@@ -69,7 +69,7 @@ class UntunedOnGpu:
         if sum(len(ways_on_gpu(sketch)) for sketch in derived) > MANY_SKETCHES:
             yield from FewOfMany(derived, self.structure_of, cost_of).structures()
             return
-        whole = [complete for sketch in derived for complete in completed_on_gpu(sketch)]
+        whole = [complete for sketch in derived for complete in complete_in_all_ways(sketch)]
         for sketch in whole:
             yield self.structure_of(sketch, min(ROWS, ALL_ROWS // len(whole)))
 

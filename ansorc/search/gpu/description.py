@@ -25,7 +25,7 @@ from ansorc.search.gpu.statements import (
     ThreadAccess,
     ThreadStatement,
 )
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.target import Target
 from ansorc.target.code_facts import ASYNC_COPY_BYTES, JOINED_RESULTS
 from ansorc.target.gpu import WARP_THREADS
@@ -37,11 +37,11 @@ SPECIAL_OPERATIONS = 2
 CALL_OPERATIONS = 12
 """Further ones of the other lanes."""
 LOOP_OPERATIONS = 2
-"""Of each iteration of a loop that is not unrolled: a count and a jump."""
+"""Operations of each iteration of a loop that is not unrolled: a count and a jump."""
 ADDRESS_OPERATIONS = 2
-"""Of each access to memory."""
+"""Operations of each access to memory."""
 GUARD_OPERATIONS = 2
-"""Of each result that may lie beyond the extent."""
+"""Operations of each result that may lie beyond the extent."""
 EXCHANGE_OPERATIONS = 4
 """For each vector that a thread gives others: three of four choose, one exchanges."""
 LOADS_TOGETHER = 2.0
@@ -50,7 +50,7 @@ pass registers."""
 SECTOR_BYTES = 32
 INSTRUCTION_BYTES = 16
 SHARED_BYTES = 128
-"""Of shared memory, in a cycle of the banks."""
+"""Bytes of shared memory in a cycle of the banks."""
 MATRICES = 4
 """Loaded by one instruction, each in a cycle of the banks."""
 _MATRIX_DTYPES: dict[str, Literal["float16", "bfloat16", "tfloat32", "int8"]] = {
@@ -63,7 +63,7 @@ def descriptions(
 ) -> tuple[KernelDescription, ...]:
     """Return the kernels of the `rows` programs that `state` stands for, in their order."""
     nests = LoopNests(state, rows, {} if choices is None else choices)
-    return tuple(each.description for each in analysed(nests))
+    return tuple(each.description for each in analyse_kernels(nests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,8 @@ class AnalysedKernel:
     description: KernelDescription
 
 
-@memoized
-def analysed(nests: LoopNests) -> tuple[AnalysedKernel, ...]:
+@memoize
+def analyse_kernels(nests: LoopNests) -> tuple[AnalysedKernel, ...]:
     """Return the kernels of the programs of `nests`, in their order."""
     return tuple(_analyse(nests, kernel) for kernel in kernels_of(nests.state))
 
@@ -92,7 +92,7 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     root = statements[-1]
     accesses = [access for statement in statements for access in statement.accesses]
     in_global = [access for access in accesses if access.is_in(MemorySpace.GLOBAL)]
-    shared = [request for each in statements for request in _shared(each, kernel)]
+    shared = [request for each in statements for request in _list_shared_accesses(each, kernel)]
     private = [each for each in statements if each.stage.scope != "shared"]
     loading = [each for each in private if _loads_global(each)]
     copies = [_around(each) for each in statements if each.stage.scope == "shared"]
@@ -337,7 +337,9 @@ def _exchanging(access: ThreadAccess) -> IntArray:
     return np.where(pays, np.gcd(vectors, JOINED_RESULTS[0]), ones)
 
 
-def _shared(statement: ThreadStatement, kernel: ThreadKernel) -> Iterator[SharedAccess]:
+def _list_shared_accesses(
+    statement: ThreadStatement, kernel: ThreadKernel
+) -> Iterator[SharedAccess]:
     """Yield the accesses of a statement to shared memory.
 
     Around matrix units no bank conflicts occur (`pad_shared`).

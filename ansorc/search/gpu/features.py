@@ -1,4 +1,4 @@
-"""What the learned model is told of GPU programs: the kernel of a statement, itself, its accesses.
+"""Features of GPU programs for the learned model: a statement, its kernel and its accesses.
 
 The paper's features of GPUs (extents of blockIdx, threadIdx and virtual threads) are among them;
 most others are counted exactly from the loops: sectors of a request, bank conflicts, occupancy.
@@ -20,9 +20,9 @@ from ansorc.search.features.operations import (
     operation_counts,
     operation_features,
 )
-from ansorc.search.gpu.description import AnalysedKernel, analysed, seconds_of_kernel
+from ansorc.search.gpu.description import AnalysedKernel, analyse_kernels, seconds_of_kernel
 from ansorc.search.gpu.statements import MemorySpace, ThreadAccess, ThreadStatement
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.target import Target
 from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import occupancy, resident_blocks
@@ -124,9 +124,9 @@ ACCESSES = 5
 """Accesses with features of their own: the store, then the loads of the largest tensors."""
 
 
-@memoized
+@memoize
 def _seconds(nests: LoopNests, target: Target) -> tuple[FloatArray, ...]:
-    return tuple(seconds_of_kernel(each.description, target) for each in analysed(nests))
+    return tuple(seconds_of_kernel(each.description, target) for each in analyse_kernels(nests))
 
 
 def _describe(nests: LoopNests, nest: LoopNest, target: Target) -> Iterator[FloatArray]:
@@ -164,7 +164,7 @@ def _estimate(nests: LoopNests, nest: LoopNest, target: Target) -> FloatArray:
 
 def _find(nests: LoopNests, nest: LoopNest) -> tuple[int, AnalysedKernel, ThreadStatement]:
     """Return the kernel of the stage of `nest`, its number, and the statement."""
-    for number, each in enumerate(analysed(nests)):
+    for number, each in enumerate(analyse_kernels(nests)):
         for statement in each.statements:
             if statement.stage.name == nest.stage.name:
                 return number, each, statement

@@ -23,7 +23,7 @@ CLOSE = 1.02
 tried in another one."""
 
 StageChoices: TypeAlias = dict[str, tuple[tuple[str, tuple[Step, ...]], ...]]
-"""What the rules did to each stage of the computation: their names, and their steps."""
+"""The rules applied to each stage of the computation: their names, and their steps."""
 
 
 @dataclass(frozen=True, eq=False)

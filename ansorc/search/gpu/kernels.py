@@ -19,15 +19,15 @@ from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
 
 BASE_REGISTERS = 24
-"""What indices, addresses and the like take of each thread, about."""
+"""Registers of each thread for indices, addresses and the like, about."""
 REGISTER_BYTES = 4
-"""What one register of a thread holds."""
+"""The bytes of one register of a thread."""
 MOST_COPIED = 48
 """Registers of what a thread copies at a time, at most."""
 _FACTOR_REGISTERS = 2
-"""Of each row or column that a thread has, what matrix units multiply at a time."""
+"""Registers for the factors of a matrix product, of each row or column of a thread."""
 PADDING_BYTES = 16
-"""Of a row in shared memory of which matrix units load a part, so that rows meet in no bank."""
+"""Padding of rows in shared memory that matrix units load in parts, against bank conflicts."""
 ONE = np.asarray(1, dtype=np.int64)
 
 
@@ -74,19 +74,19 @@ class ThreadKernel:
     @cached_property
     def blocks(self) -> IntArray:
         """Blocks of the grid."""
-        return self._bound_extent("blockIdx.x")
+        return self._extent_of("blockIdx.x")
 
     @cached_property
     def threads(self) -> IntArray:
         """Threads of a block."""
-        return self._bound_extent("threadIdx.x") * self._bound_extent("threadIdx.y")
+        return self._extent_of("threadIdx.x") * self._extent_of("threadIdx.y")
 
     @cached_property
     def vthreads(self) -> IntArray:
         """Virtual threads of a thread."""
-        return self._bound_extent("vthread")
+        return self._extent_of("vthread")
 
-    def _bound_extent(self, thread: str) -> IntArray:
+    def _extent_of(self, thread: str) -> IntArray:
         """Return the largest extent of the loops bound to `thread`."""
         loops = [loop for stage in self.stages for loop in stage.iterators if loop.thread == thread]
         return reduce(np.maximum, (as_array(loop.extent) for loop in loops), ONE)

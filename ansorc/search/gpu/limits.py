@@ -1,4 +1,4 @@
-"""What no GPU runs, or none runs well, told from the lengths alone, before anything is lowered."""
+"""Programs that no GPU runs, or none runs well, told from the lengths before lowering."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ansorc.errors import RuleError
 from ansorc.ir.expr import Load
 from ansorc.ir.operator import MATRIX_FUNCTIONS
 from ansorc.ir.substitute import free_vars
-from ansorc.lang.access import shifted_axis
+from ansorc.lang.access import find_shifted_axis
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.dot_body import factors, misfit
 from ansorc.schedule.extent import Hole, HoleProduct
@@ -39,8 +39,8 @@ from ansorc.schedule.steps import (
     Unroll,
     Vectorize,
 )
-from ansorc.search.gpu.block_order import MAX_GROUP, in_groups, walked_axes
-from ansorc.search.gpu.tiling import THREADS_OF_LEVEL, bound
+from ansorc.search.gpu.block_order import MAX_GROUP, count_walked_axes, in_groups
+from ansorc.search.gpu.tiling import THREADS_OF_LEVEL, bind_loops
 from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import TileVariable
@@ -49,7 +49,7 @@ from ansorc.target.gpu import VECTOR_BYTES
 SIDE = 16
 """Rows, and columns, of what the loads of one instruction serve."""
 CHOSEN = ("mma_f16", "mma_bf16", "mma_s8")
-"""What computes what is defined; `mma_tf32` does not."""
+"""The instructions that compute exactly what is defined; `mma_tf32` does not."""
 MAX_WARPS, MAX_ROWS, MAX_COLUMNS, MAX_STEPS = 4, 8, 8, 4
 """Along an axis; of a warp's tile in SIDE; tiles of terms that are copied at a time."""
 GROUP, WARPS, TILE = 1, 2, 3
@@ -162,7 +162,7 @@ def _declare(partial: PartialSketch, stage: Stage, match: _MatrixAxes) -> Partia
 
     steps = extents[match.term] // MATRIX_FUNCTIONS[match.function]
     name = f"{stage.name}.{match.term}"
-    group = MAX_GROUP if walked_axes(stage.op, len(stage.op.axes) - 1) else 1
+    group = MAX_GROUP if count_walked_axes(stage.op, len(stage.op.axes) - 1) else 1
     made = (
         sides(match.row, MAX_ROWS, 1),
         sides(match.column, MAX_COLUMNS, group),
@@ -184,7 +184,7 @@ def _warps(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) ->
     places = [axis.name for axis in stage.op.axes]
     blocks = [axis.name for axis in consumer.op.axes]
     row, column = places.index(match.row), places.index(match.column)
-    walked = walked_axes(stage.op, column)
+    walked = count_walked_axes(stage.op, column)
     group = [_hole(name, match.column, GROUP)] if walked else []
     tile_holes = [
         _hole(name, axis, level) for axis in (match.row, match.column) for level in (WARPS, TILE)
@@ -199,7 +199,7 @@ def _warps(partial: PartialSketch, name: str, outer: str, match: _MatrixAxes) ->
     order = tuple(loop for level in levels for loop in level)
     partial = partial.then(rows, columns, Reorder(outer, (*order, c[4])))
     for loops, thread in zip(levels, THREADS_OF_LEVEL, strict=True):
-        partial = bound(partial, outer, loops, thread)
+        partial = bind_loops(partial, outer, loops, thread)
     is_even = consumer.op.axes[column].extent % 2 == 0
     return partial.then(Vectorize(outer, c[4]) if is_even else Unroll(outer, c[4]))
 
@@ -244,7 +244,7 @@ def _copy(partial: PartialSketch, name: str, tensor: str, match: _MatrixAxes) ->
         partial = partial.then(vector)
         last, inner = vector.made
     loops = [*others, last]
-    if inner and others and shifted_axis(load.indices[-2]) is not None:
+    if inner and others and find_shifted_axis(load.indices[-2]) is not None:
         rows = Split(copy.name, others[-1], (_WARP[0],))
         loops = [*others[:-1], rows.made[0], last, rows.made[1]]
         partial = partial.then(rows, Reorder(copy.name, (*loops, inner)))

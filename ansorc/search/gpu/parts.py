@@ -30,7 +30,7 @@ LEAST_TERMS, MAX_PARTS = 64, 256
 
 
 @dataclass(frozen=True)
-class SumInParts:
+class SplitK:
     """Make the sums of a stage with few results in parts, for which there are more blocks."""
 
     blocks: tuple[float, ...] = (1.0, 4.0)
@@ -81,7 +81,7 @@ def _longest(stage: Stage) -> Axis:
 
 
 def adds_up_parts(partial: PartialSketch, stage: Stage) -> bool:
-    """Return whether `stage` adds up what `SumInParts` made, and one other stage reads it."""
+    """Return whether `stage` adds up what `SplitK` made, and one other stage reads it."""
     is_sum = isinstance(stage.attach, Root) and stage.is_untouched and bool(stage.op.reduce_axes)
     sources = [partial.state.source(buffer.name) for buffer in stage.op.reads] if is_sum else []
     is_of_parts = any(
@@ -94,7 +94,7 @@ def adds_up_parts(partial: PartialSketch, stage: Stage) -> bool:
     return is_of_parts and fusible_consumer(partial, stage.name) is not None
 
 
-def added_up(partial: PartialSketch, name: str) -> PartialSketch:
+def add_up_parts(partial: PartialSketch, name: str) -> PartialSketch:
     """Return the sketch with stage `name` computed by the threads of its only reader."""
     (reader,) = partial.state.readers(name)
     thread = next(it.name for it in reader.iterators if it.thread == "threadIdx.x")

@@ -34,7 +34,7 @@ class RankedKernel:
     occupancy: float
     """Resident warps of a multiprocessor, of as many as there may be."""
     limit: str
-    """What takes most of its time, as in `gpu_model.PARTS`."""
+    """The part that takes most of its time, as in `gpu_model.PARTS`."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RankedProgram:
 
     steps: tuple[Step, ...]
     estimated_s: float
-    """Of all kernels, by what its loops tell."""
+    """The estimated time of all kernels, from their loops."""
     compiled_s: float | None
     """The same with registers and spills as compiled; None if it was not."""
     kernels: tuple[RankedKernel, ...]

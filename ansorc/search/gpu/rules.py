@@ -9,22 +9,22 @@ from ansorc.errors import OptionError
 from ansorc.ir.node import walk
 from ansorc.schedule.inlining import is_short_inlined
 from ansorc.schedule.steps import ComputeInline
-from ansorc.search.gpu.binding import bound_rest
+from ansorc.search.gpu.binding import bind_untiled_stages
 from ansorc.search.gpu.kernels import is_by_matrix_units
 from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
-from ansorc.search.gpu.parts import SumInParts
+from ansorc.search.gpu.parts import SplitK
 from ansorc.search.gpu.thread_reduction import (
     in_parts,
     is_divisible,
     long_reductions,
-    reduced_together,
+    reduce_together,
     row_reader,
     terms_of,
     with_rows,
 )
 from ansorc.search.gpu.tiling import TilingForThreads, results_of
-from ansorc.search.gpu.transposition import turned_round
-from ansorc.search.memo import memoized
+from ansorc.search.gpu.transposition import transpose_via_shared
+from ansorc.search.memo import memoize
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
@@ -67,7 +67,7 @@ def require_gpu_options(options: SearchOptions) -> None:
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
     return (
-        InlineOnGpu(), LeaveToThreads(), SumInParts(), TilingForMatrixUnits(), TilingForThreads(),
+        InlineOnGpu(), LeaveToThreads(), SplitK(), TilingForMatrixUnits(), TilingForThreads(),
         Skip(),
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ class ReductionWay:
     """Whether tiles are turned round in shared memory, where something is transposed."""
 
 
-@memoized
+@memoize
 def ways_on_gpu(sketch: Sketch) -> tuple[ReductionWay, ...]:
     """Return the ways in which `sketch` may be completed.
 
@@ -148,7 +148,7 @@ def ways_on_gpu(sketch: Sketch) -> tuple[ReductionWay, ...]:
     for parts in PARTS if together else ():
         if any(is_divisible(stage, parts) for stage in reductions):
             ways += [ReductionWay(threads, parts=parts) for threads in (0, *THREADS[:3])]
-    if turned_round(partial) is not None:
+    if transpose_via_shared(partial) is not None:
         ways.append(ReductionWay(is_transposed=True))
     return tuple(ways)
 
@@ -162,14 +162,14 @@ def complete_on_gpu(sketch: Sketch, way: ReductionWay) -> Sketch | None:
     if way.parts:
         partial = in_parts(partial, way.parts)
     if way.is_transposed and partial is not None:
-        partial = turned_round(partial)
+        partial = transpose_via_shared(partial)
     if way.threads and partial is not None:
-        make = with_rows if way.with_rows else reduced_together
+        make = with_rows if way.with_rows else reduce_together
         partial = make(partial, way.threads)
-    return None if partial is None else _with_choices(bound_rest(partial))
+    return None if partial is None else _with_choices(bind_untiled_stages(partial))
 
 
-def completed_on_gpu(sketch: Sketch) -> tuple[Sketch, ...]:
+def complete_in_all_ways(sketch: Sketch) -> tuple[Sketch, ...]:
     """Return `sketch` completed in all ways, those that come to the same once."""
     completions = (complete_on_gpu(sketch, way) for way in ways_on_gpu(sketch))
     return tuple({whole.steps: whole for whole in completions if whole is not None}.values())

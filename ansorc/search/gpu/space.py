@@ -14,7 +14,7 @@ from ansorc.search.gpu.default import UntunedOnGpu
 from ansorc.search.gpu.estimated_programs import seconds_of
 from ansorc.search.gpu.features import GPU_FEATURES
 from ansorc.search.gpu.limits import are_launchable
-from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, require_gpu_options
+from ansorc.search.gpu.rules import complete_in_all_ways, gpu_rules, require_gpu_options
 from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.gpu.thread_tiles import table_on_gpu
 from ansorc.search.options import SearchOptions
@@ -72,4 +72,4 @@ SPACE: SearchSpace = GpuSpace()
 
 
 def _complete(sketch: Sketch) -> Iterator[Sketch]:
-    yield from completed_on_gpu(sketch)
+    yield from complete_in_all_ways(sketch)

@@ -1,4 +1,4 @@
-"""What the threads of a kernel do for one statement: how often, and which memory they touch.
+"""The work of a kernel's threads for one statement: how often, and which memory they touch.
 
 All is arithmetic over arrays: one evaluation describes a whole population. A loop is
 another block or another thread for each iteration, one iteration after the other ("serial"), or
@@ -375,14 +375,14 @@ class ThreadAccess:
     @cached_property
     def sectors(self) -> Floats:
         """[rows]: sectors of 32 bytes that a request of a warp touches."""
-        return self.counted(sectors)
+        return self.count_requests(sectors)
 
     @cached_property
     def wavefronts(self) -> Floats:
         """[rows]: cycles of the banks that a request of a warp takes."""
-        return self.counted(wavefronts)
+        return self.count_requests(wavefronts)
 
-    def counted(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
+    def count_requests(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
         """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
         first, kinds = self._classes
         addresses, widths = self._addresses(first), self.width[first]

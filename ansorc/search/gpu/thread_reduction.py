@@ -64,7 +64,7 @@ def terms_of(stage: Stage) -> int:
     return prod(axis.extent for axis in stage.op.reduce_axes)
 
 
-def reduced_together(partial: PartialSketch, threads: int) -> PartialSketch:
+def reduce_together(partial: PartialSketch, threads: int) -> PartialSketch:
     """Return the sketch with each long reduction made by `threads` threads."""
     for stage in long_reductions(partial):
         if threads < 2 * terms_of(stage):

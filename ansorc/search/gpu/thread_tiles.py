@@ -29,12 +29,14 @@ def table_on_gpu(variable: TileVariable) -> TileTable:
     if variable.whole is not None:
         return single_row(variable.extent, variable.levels, variable.whole)
     if variable.limits:
-        return bounded_tiles(variable.extent, variable.limits, is_exact=variable.is_exact)
+        return make_bounded_tiles(variable.extent, variable.limits, is_exact=variable.is_exact)
     return tile_table(variable.extent, variable.levels, variable.innermost_limit, variable.ragged)
 
 
 @lru_cache(maxsize=512)
-def bounded_tiles(extent: int, limits: tuple[int, ...], *, is_exact: bool = False) -> TileTable:
+def make_bounded_tiles(
+    extent: int, limits: tuple[int, ...], *, is_exact: bool = False
+) -> TileTable:
     """Return the table of `extent` over one level and an inner one for each of `limits`.
 
     The inner lengths are at most these; the outermost is the number of tiles, rounded up. Two rows

@@ -37,7 +37,7 @@ from ansorc.schedule.steps import (
     Unroll,
     Vectorize,
 )
-from ansorc.search.gpu.block_order import MAX_GROUP, in_groups, walked_axes
+from ansorc.search.gpu.block_order import MAX_GROUP, count_walked_axes, in_groups
 from ansorc.search.sketch.predicates import (
     fusible_consumer,
     is_parallel_rfactor,
@@ -106,7 +106,7 @@ def _declare(partial: PartialSketch, stage: Stage) -> PartialSketch:
     lanes = partial.lanes(stage.op)
     variables: list[TileVariable] = []
     for number, axis in enumerate(stage.op.axes):
-        is_grouped = number == contiguous and walked_axes(stage.op, number)
+        is_grouped = number == contiguous and count_walked_axes(stage.op, number)
         inner = lanes if number == contiguous else MAX_INNER
         limits = (MAX_GROUP if is_grouped else 1, *MAX_TILES, inner)
         if number == 0 and is_parallel_rfactor(partial, stage.name):
@@ -137,7 +137,7 @@ def _bind_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
     stage, consumer = partial.stage(name), partial.stage(outer)
     pairs = list(zip(stage.op.axes, consumer.op.axes, strict=False))
     contiguous = vector_axis(stage.op)
-    walked = 0 if contiguous is None else walked_axes(stage.op, contiguous)
+    walked = 0 if contiguous is None else count_walked_axes(stage.op, contiguous)
     levels: list[list[str]] = [[axis.name for _, axis in pairs], [], []]
     deepest: list[str] = []
     group = ""
@@ -162,7 +162,7 @@ def _bind_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
     rest = [loop for loop in inside if loop not in deepest]
     partial = partial.then(Reorder(outer, (*order, *rest, *deepest)))
     for level, thread in zip(levels, THREADS_OF_LEVEL, strict=True):
-        partial = bound(partial, outer, level, thread)
+        partial = bind_loops(partial, outer, level, thread)
     for loop in rest:
         partial = partial.then(Unroll(outer, loop))
     for loop in deepest:
@@ -170,7 +170,9 @@ def _bind_tiles(partial: PartialSketch, name: str, outer: str) -> PartialSketch:
     return partial
 
 
-def bound(partial: PartialSketch, stage: str, loops: Sequence[str], thread: str) -> PartialSketch:
+def bind_loops(
+    partial: PartialSketch, stage: str, loops: Sequence[str], thread: str
+) -> PartialSketch:
     """Return the sketch with neighbouring `loops` of `stage` fused and bound to `thread`."""
     fused = loops[0]
     if len(loops) > 1:

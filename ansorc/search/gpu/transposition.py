@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansorc.errors import ScheduleError
-from ansorc.lang.access import shifted_axis
+from ansorc.lang.access import find_shifted_axis
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.extent import Hole, HoleProduct
 from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.steps import CacheRead, ComputeAt, Reorder, Split, Vectorize
 from ansorc.search.gpu.binding import is_bound
-from ansorc.search.gpu.tiling import bound, cooperative
+from ansorc.search.gpu.tiling import bind_loops, cooperative
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import TileVariable
 
@@ -26,7 +26,7 @@ MAX_SIDE = 64
 """The longest side of a tile."""
 
 
-def turned_round(partial: PartialSketch) -> PartialSketch | None:
+def transpose_via_shared(partial: PartialSketch) -> PartialSketch | None:
     """Return the sketch with each transposition made in shared memory; None without one."""
     turned = None
     for stage in partial.state.stages:
@@ -47,7 +47,7 @@ def _turn(stage: Stage) -> tuple[str, str] | None:
     last = op.axes[-1]
     extents = {axis.name: axis.extent for axis in op.axes}
     for load in op.loads:
-        moved = [shifted_axis(index) for index in load.indices]
+        moved = [find_shifted_axis(index) for index in load.indices]
         if not moved or None in moved or moved[-1] == last.name or last.name not in moved:
             continue
         along = str(moved[-1])
@@ -70,8 +70,10 @@ def _turn_tiles(partial: PartialSketch, stage: Stage, tensor: str, along: str) -
     blocks = [*others, rows.made[0], columns.made[0]]
     threads = [rows.made[2], columns.made[1]]
     order = (*blocks, *threads, rows.made[1], columns.made[2])
-    partial = bound(partial.then(Reorder(name, order)), name, blocks, "blockIdx.x")
-    partial = bound(partial, name, threads, "threadIdx.x").then(Vectorize(name, columns.made[2]))
+    partial = bind_loops(partial.then(Reorder(name, order)), name, blocks, "blockIdx.x")
+    partial = bind_loops(partial, name, threads, "threadIdx.x").then(
+        Vectorize(name, columns.made[2])
+    )
     block = next(it.name for it in partial.stage(name).iterators if it.thread == "blockIdx.x")
     read = partial.then(CacheRead(tensor, "shared", (name,)))
     (copy,) = read.state.beyond(partial.state)

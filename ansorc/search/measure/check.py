@@ -36,12 +36,12 @@ from ansorc.lang.rounding import SAFETY, Bound
 
 _CHUNK = 1 << 15  # the four arrays of a chunk stay in the second-level cache
 Reference: TypeAlias = Array
-"""What an output must hold: float64, or the integers and bools themselves, of all their bits."""
+"""The values of an output: float64, or the integers and bools themselves, with all their bits."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What an output may deviate from its reference."""
+    """The deviation from its reference that an output may have."""
 
     relative: float
     """Times max(|reference|, `scale`); 0 for integers and bools, which must be equal."""
@@ -59,7 +59,7 @@ class Comparison:
     max_error: float
     """Largest deviation in units of the tolerance (for integers: share of unequal elements)."""
     complaint: str = ""
-    """What is wrong, in words; empty if nothing is."""
+    """The fault, in words; empty if there is none."""
 
 
 def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
@@ -67,8 +67,8 @@ def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
     lengths: dict[str, tuple[int, int]] = {}
     for op in dag.ops:
         readable = [lengths[name] for name in lengths if op.name in dag.readers(name)]
-        own = math.prod(axis.extent for axis in op.reduce_axes)
-        length = own * max((length for length, _ in readable), default=1)
+        own_length = math.prod(axis.extent for axis in op.reduce_axes)
+        length = own_length * max((length for length, _ in readable), default=1)
         lengths[op.name] = length, 1 + max((depth for _, depth in readable), default=0)
     return lengths[dag.op(output).name]
 
@@ -76,12 +76,12 @@ def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
 def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
     """Return the tolerance of the output called `output`, by the formula above."""
     dtype = next(buffer.dtype for buffer in dag.outputs if buffer.name == output)
-    floats = _computed_floats(dag)
+    floats = _find_float_types(dag)
     if not dtype.is_float:
         share = 1e-3 if _has_near_ties(dag) else 1e-5 if floats else 0.0
         return Tolerance(0.0, 0.0, share)
     length, stages = reduction_length(dag, output)
-    epsilon = max(found.epsilon for found in floats)
+    epsilon = max(kind.epsilon for kind in floats)
     finite = reference[np.isfinite(reference)]
     scale = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     return Tolerance(
@@ -89,14 +89,14 @@ def tolerance(dag: ComputeDAG, output: str, reference: Reference) -> Tolerance:
     )
 
 
-def _computed_floats(dag: ComputeDAG) -> set[DType]:
+def _find_float_types(dag: ComputeDAG) -> set[DType]:
     """The float types that results are rounded to, and those of what integers are made of."""
-    found = {buffer.dtype for op in dag.ops for buffer in op.buffers}
+    kinds = {buffer.dtype for op in dag.ops for buffer in op.buffers}
     for op in dag.ops:
-        found |= {dtype_of(part) for part in op.nodes() if _computes(part)}
+        kinds |= {dtype_of(part) for part in op.nodes() if _computes(part)}
         if not all(buffer.dtype.is_float for buffer in op.buffers):
-            found |= {buffer.dtype for buffer in op.reads}
-    return {dtype for dtype in found if dtype.is_float}
+            kinds |= {buffer.dtype for buffer in op.reads}
+    return {dtype for dtype in kinds if dtype.is_float}
 
 
 def _computes(part: Node) -> TypeGuard[Expr]:
@@ -116,15 +116,15 @@ def expectations(
     dag: ComputeDAG, references: Sequence[Array], roundings: Sequence[Bound]
 ) -> list[Expectation]:
     """Return what each output must hold, from `evaluate_with_rounding`, in the order of outputs."""
-    found: list[Expectation] = []
+    expected: list[Expectation] = []
     for buffer, reference, rounding in zip(dag.outputs, references, roundings, strict=True):
         known = reference.astype(np.float64, copy=False) if buffer.dtype.is_float else reference
-        found.append(Expectation(known, tolerance(dag, buffer.name, known), rounding))
-    return found
+        expected.append(Expectation(known, tolerance(dag, buffer.name, known), rounding))
+    return expected
 
 
 class Expectation:
-    """What an output must hold, kept in the form in which it is compared fastest."""
+    """The expected values of an output, in the form in which they are compared fastest."""
 
     def __init__(self, reference: Reference, allowed: Tolerance, rounding: Bound = None):
         """`rounding`: a bound of each element's error, if known (`evaluate_with_rounding`)."""
@@ -139,7 +139,7 @@ class Expectation:
 
     @property
     def reference(self) -> Reference:
-        """What the output should hold."""
+        """The values that the output should hold."""
         return self._reference
 
     def wrong_places(self, actual: NDArray[np.generic]) -> NDArray[np.int64]:
@@ -155,17 +155,17 @@ class Expectation:
         if self._per_error is None:
             return _compare_exactly(actual, self._reference, self._allowed)
         mine, theirs = actual.reshape(-1), self._reference.reshape(-1)
-        worst, place = 0.0, 0
+        worst, offset = 0.0, 0
         with np.errstate(invalid="ignore", over="ignore"):
             for begin in range(0, theirs.size, _CHUNK):
                 part = slice(begin, begin + _CHUNK)
                 error = _errors(mine[part], theirs[part], self._per_error[part])
                 highest = float(error.max())
                 if highest > worst:
-                    worst, place = highest, begin + int(np.argmax(error))
+                    worst, offset = highest, begin + int(np.argmax(error))
         if worst <= 1.0:
             return Comparison(worst)
-        return Comparison(worst, _complaint(actual, self._reference, place, worst))
+        return Comparison(worst, _complaint(actual, self._reference, offset, worst))
 
 
 def _errors(mine: NDArray[np.generic], theirs: Reference, per_error: Reference) -> Reference:
@@ -192,13 +192,13 @@ def _compare_exactly(
     share = int(np.count_nonzero(unequal)) / max(actual.size, 1)
     if share <= allowed.unequal_share:
         return Comparison(share)
-    place = int(np.argmax(unequal.reshape(-1)))
-    return Comparison(share, _complaint(actual, reference, place, share))
+    offset = int(np.argmax(unequal.reshape(-1)))
+    return Comparison(share, _complaint(actual, reference, offset, share))
 
 
-def _complaint(actual: NDArray[np.generic], reference: Reference, place: int, worst: float) -> str:
-    index = tuple(int(i) for i in np.unravel_index(place, actual.shape))
-    got, wanted = actual.reshape(-1)[place], reference.reshape(-1)[place]
+def _complaint(actual: NDArray[np.generic], reference: Reference, offset: int, worst: float) -> str:
+    index = tuple(int(i) for i in np.unravel_index(offset, actual.shape))
+    got, wanted = actual.reshape(-1)[offset], reference.reshape(-1)[offset]
     said = f"{wanted:.9g}" if reference.dtype.kind == "f" else f"{wanted}"
     return (
         f"candidate rejected: element {list(index)} is {got}, the float64 reference says "

@@ -20,7 +20,7 @@ from ansorc.codegen.base import backend_of
 from ansorc.errors import MeasureError
 from ansorc.ir.aligned import Array
 from ansorc.lang.rounding import Bound, rounding_of
-from ansorc.search.measure.drawn_data import Inputs, drawn_data
+from ansorc.search.measure.drawn_data import Inputs, draw_data
 from ansorc.search.task import Task
 
 _PREFIX = "ansorc-measure-"
@@ -79,7 +79,7 @@ def draw_inputs(
     task: Task, rng: np.random.Generator, given: Inputs | None = None
 ) -> tuple[list[Array], list[Array]]:
     """Return random inputs of `task` and the float64 reference outputs for them."""
-    inputs, tensors = drawn_data(task.dag, rng, given or {})
+    inputs, tensors = draw_data(task.dag, rng, given or {})
     return inputs, [tensors[buffer.name] for buffer in task.dag.outputs]
 
 
@@ -87,7 +87,7 @@ def draw_with_rounding(
     task: Task, rng: np.random.Generator, given: Inputs | None = None
 ) -> tuple[list[Array], list[Array], list[Bound]]:
     """Return what `draw_inputs` does, and bounds of the references' rounding."""
-    inputs, tensors = drawn_data(task.dag, rng, given or {})
+    inputs, tensors = draw_data(task.dag, rng, given or {})
     names = [buffer.name for buffer in task.dag.outputs]
     bounds = rounding_of(task.dag, tensors)
     return inputs, [tensors[name] for name in names], [bounds.get(name) for name in names]

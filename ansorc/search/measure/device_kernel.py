@@ -30,13 +30,13 @@ class DeviceRun:
         """`resident` are copies on the device of arrays that do not change; it gets more."""
         self._kernel = kernel
         operands: list[DeviceOperand] = []
-        for one in arrays:
-            if one.array.flags.writeable:
-                operands.append(one.array)
+        for guarded in arrays:
+            if guarded.array.flags.writeable:
+                operands.append(guarded.array)
                 continue
-            if one not in resident:
-                resident[one] = kernel.upload(one.array)
-            operands.append(resident[one])
+            if guarded not in resident:
+                resident[guarded] = kernel.upload(guarded.array)
+            operands.append(resident[guarded])
         self.bound = kernel.bind_on(operands, None)
 
     def __enter__(self) -> DeviceRun:

@@ -1,4 +1,4 @@
-"""What a task is measured with: values that its definition can use, or those that the user gives.
+"""Data to measure a task with: values that its definition can use, or those that the user gives.
 
 Floats are uniform in [-1, 1), so that sums cancel and a wrong sign shows; integers are -4 to 4.
 What says places of a tensor is drawn over all of that (`ansorc/lang/wanted_values.py`), what was
@@ -20,7 +20,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import all_tensors
-from ansorc.lang.wanted_values import Span, wanted_values
+from ansorc.lang.wanted_values import Span, find_wanted_values
 
 Inputs = Mapping[str, Array]
 POSITIVE = 0.1
@@ -29,7 +29,7 @@ _MARGIN = 1e-3
 """The share of a range of floats at its upper end that is left out: rounding may leave it."""
 
 
-def drawn_data(
+def draw_data(
     dag: ComputeDAG, rng: np.random.Generator, given: Inputs
 ) -> tuple[list[Array], dict[str, Array]]:
     """Return the inputs of `dag`, those that are `given` by name, and all that follows from them.
@@ -40,29 +40,29 @@ def drawn_data(
     """
     spans = value_spans(dag)
     try:
-        found = _drawn(dag, -1.0, spans, rng, given)
+        data = _draw(dag, -1.0, spans, rng, given)
     except MeasureError as refusal:
         try:
-            return _drawn(dag, POSITIVE, spans, rng, given)
+            return _draw(dag, POSITIVE, spans, rng, given)
         except MeasureError:
             raise refusal from None
-    if not any(np.isnan(found[1][buffer.name]).any() for buffer in dag.outputs):
-        return found
+    if not any(np.isnan(data[1][buffer.name]).any() for buffer in dag.outputs):
+        return data
     try:
-        return _drawn(dag, POSITIVE, spans, rng, given)
+        return _draw(dag, POSITIVE, spans, rng, given)
     except MeasureError:
-        return found
+        return data
 
 
-def _drawn(
+def _draw(
     dag: ComputeDAG, low: float, spans: Mapping[str, Span], rng: np.random.Generator, given: Inputs
 ) -> tuple[list[Array], dict[str, Array]]:
     try:
         inputs = [
-            given[b.name] if b.name in given else drawn_array(b, low, spans.get(b.name), rng)
+            given[b.name] if b.name in given else draw_array(b, low, spans.get(b.name), rng)
             for b in dag.inputs
         ]
-        return inputs, _followed(dag, inputs, given)
+        return inputs, _compute_tensors(dag, inputs, given)
     except MemoryError as error:
         buffers = [*dag.inputs, *(buffer for op in dag.ops for buffer in op.buffers)]
         size = sum(buffer.bytes for buffer in buffers) / 2**30
@@ -72,7 +72,7 @@ def _drawn(
         ) from error
 
 
-def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
+def _compute_tensors(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[str, Array]:
     try:
         return all_tensors(dag, inputs)
     except (LanguageError, FaultError) as error:
@@ -89,17 +89,17 @@ def _followed(dag: ComputeDAG, inputs: Sequence[Array], given: Inputs) -> dict[s
 
 def value_spans(dag: ComputeDAG) -> dict[str, Span]:
     """Return the least and the largest value of those inputs that are not drawn as others are."""
-    found = wanted_values(dag)
+    spans = find_wanted_values(dag)
     for buffer in dag.inputs:
         if buffer.promised is None:
             continue
-        wanted = found.get(buffer.name, buffer.promised)
+        wanted = spans.get(buffer.name, buffer.promised)
         both = max(wanted[0], buffer.promised[0]), min(wanted[1], buffer.promised[1])
-        found[buffer.name] = both if both[0] <= both[1] else buffer.promised
-    return found
+        spans[buffer.name] = both if both[0] <= both[1] else buffer.promised
+    return spans
 
 
-def drawn_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
+def draw_array(buffer: Buffer, low: float, span: Span | None, rng: np.random.Generator) -> Array:
     """Return random values of an input; floats from `low` to 1 where there is no `span`.
 
     Integers are above 0 if `low` is.
@@ -128,7 +128,7 @@ def _usual(shape: tuple[int, ...], dtype: DType, low: float, rng: np.random.Gene
             return rng.integers(0, 2, shape).astype(dtype.numpy)
 
 
-def described(dag: ComputeDAG, given: Inputs) -> str:
+def describe_data(dag: ComputeDAG, given: Inputs) -> str:
     """Return which data a task is measured with, for its records; "" where it is all as usual."""
     parts: list[str] = []
     spans = value_spans(dag)
@@ -148,7 +148,7 @@ def described(dag: ComputeDAG, given: Inputs) -> str:
 def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> dict[str, Array]:
     """Return the arrays that are `given`; raise OptionError unless each is an input of all `dags`
     that have one of its name."""
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     known: dict[str, list[Buffer]] = {}
     for dag in dags:
         for buffer in dag.inputs:
@@ -172,5 +172,5 @@ def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> d
                     f"inputs: '{name}' was declared with sorted=True, but an element is less than "
                     "the one before it; sort the array, or leave out sorted=True"
                 )
-        found[name] = np.asarray(array, order="C")
-    return found
+        arrays[name] = np.asarray(array, order="C")
+    return arrays

@@ -88,7 +88,7 @@ class GuardedArray:
         return bool((self._left == _PATTERN).all() and (self._right == _PATTERN).all())
 
 
-def guarded_copy(source: Array) -> GuardedArray:
+def copy_guarded(source: Array) -> GuardedArray:
     """Return a frozen guarded copy of `source`."""
     copy = GuardedArray(source.shape, source.dtype)
     copy.array[...] = source
@@ -168,7 +168,7 @@ class GuardedKernel:
         self._workspace = GuardedArray((size,), np.dtype(np.uint8)) if size else None
         workspace = self._workspace.address if self._workspace else None
         self._arrays = arrays
-        self._call = self._kernel.bind([one.array for one in arrays], workspace, threads)
+        self._call = self._kernel.bind([guarded.array for guarded in arrays], workspace, threads)
 
     def __enter__(self) -> GuardedKernel:
         return self
@@ -238,8 +238,8 @@ class Bench:
     @property
     def nbytes(self) -> int:
         """The memory that all of it takes."""
-        own = sum(guarded.nbytes for guarded in self.params) + self.packed.nbytes
-        return own + sum(2 * output.reference.nbytes for output in self.outputs)
+        input_bytes = sum(guarded.nbytes for guarded in self.params) + self.packed.nbytes
+        return input_bytes + sum(2 * output.reference.nbytes for output in self.outputs)
 
     def poison(self) -> None:
         """Overwrite all outputs."""
@@ -290,11 +290,11 @@ def load_bench(directory: Path) -> Bench:
     for index, buffer in enumerate(task.dag.inputs):
         stored = np.load(directory / f"input_{index}.npy", mmap_mode="r")
         # a file does not tell the types that NumPy lacks
-        arrays[buffer.name] = guarded_copy(stored.view(buffer.dtype.numpy))
+        arrays[buffer.name] = copy_guarded(stored.view(buffer.dtype.numpy))
     places = range(len(task.dag.outputs))
-    files = [directory / f"reference_{place}.npy" for place in places]
+    files = [directory / f"reference_{number}.npy" for number in places]
     references: list[Array] = [np.load(path) for path in files]
-    stored = [directory / f"rounding_{place}.npy" for place in places]
+    stored = [directory / f"rounding_{number}.npy" for number in places]
     roundings = [np.load(path) if path.exists() else None for path in stored]
     outputs: list[CheckedOutput] = []
     expected = expectations(task.dag, references, roundings)

@@ -181,9 +181,11 @@ class Measurer:
                 self._kept[candidate] = reply
                 built.append((candidate, reply))
         outcomes = self._contest([message for _, message in built])
-        for (candidate, message), found in zip(built, outcomes, strict=True):
-            if found is not None:
-                results.append(MeasureResult(candidate, found[0], build_cost_of(message), found[1]))
+        for (candidate, message), outcome in zip(built, outcomes, strict=True):
+            if outcome is not None:
+                results.append(
+                    MeasureResult(candidate, outcome[0], build_cost_of(message), outcome[1])
+                )
         return sorted(results, key=_rank_key)
 
     def time_threads(self, program: ProgramText, counts: Sequence[int]) -> list[float]:
@@ -218,7 +220,7 @@ class Measurer:
         if not isinstance(outcomes, Failure):
             return outcomes
         alone = [self._run(message) for message in built]
-        return [found if isinstance(found[0], Failure) else None for found in alone]
+        return [outcome if isinstance(outcome[0], Failure) else None for outcome in alone]
 
     def _build(
         self, batch: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
@@ -276,7 +278,7 @@ class Measurer:
         return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
 
     def _outcomes(self, request: Request) -> list[tuple[Outcome, RunCost]] | Failure:
-        """What the run worker answers: an outcome for each program, or why there is none."""
+        """Return the run worker's answer: an outcome for each program, or why there is none."""
         ((_, reply),) = self._workers.runner.run([request])
         if isinstance(reply, Failure):
             return reply

@@ -204,14 +204,14 @@ def run_request(
 
 def kernels_of(message: Message) -> list[CompiledKernel]:
     """Return the kernels that `run_request` wrote."""
-    found: list[CompiledKernel] = []
+    kernels: list[CompiledKernel] = []
     begin = 0
     signatures = cast("list[object]", message.fields["signatures"])
     for signature, size in zip(signatures, message.numbers("bytes"), strict=True):
         end = begin + int(size)
-        found.append(CompiledKernel(_signature(signature), message.blob[begin:end]))
+        kernels.append(CompiledKernel(_signature(signature), message.blob[begin:end]))
         begin = end
-    return found
+    return kernels
 
 
 def _signature(fields: object) -> Signature:
@@ -242,7 +242,10 @@ def outcomes_message(
 
     `probe_time` is the shortest one that the worker knows, if it has probed.
     """
-    rows = [_failure_fields(one) if isinstance(one, Failure) else asdict(one) for one in outcomes]
+    rows = [
+        _failure_fields(outcome) if isinstance(outcome, Failure) else asdict(outcome)
+        for outcome in outcomes
+    ]
     paid = [astuple(cost) for cost in costs]
     return Message({"outcomes": rows, "costs": paid, "probe_time": probe_time})
 
@@ -256,8 +259,8 @@ def outcomes_of(message: Message) -> list[tuple[Outcome, RunCost]]:
 
 def probe_time_of(message: Message) -> ProbeTime | None:
     """Return the shortest time of a probe in `message`, a job of a run worker or its answer."""
-    found = message.numbers("probe_time")
-    return (found[0], found[1]) if found else None
+    numbers = message.numbers("probe_time")
+    return (numbers[0], numbers[1]) if numbers else None
 
 
 def build_cost_of(message: Message) -> BuildCost:

@@ -22,11 +22,11 @@ _LEAST_BUILD_S = 2.0
 _COMPARED_BYTES_PER_S = 2e8
 _EVICTED_BYTES_PER_S = 4e8
 CachePolicy = Literal["warm", "cold", "cold-weights", "other-work"]
-"""What the caches hold when a timed call begins: what the call before left there, nothing, that
+"""The caches' contents when a timed call begins: what the call before left there, nothing, that
 without the constant inputs, as in a network larger than the caches, whose workers are awake, or
 what other work between two calls (`call_times.OtherWork`) left of it, as where a user calls."""
 MeasuredCall = Literal["kernel", "call"]
-"""What a search is to make fast: calls back to back, or a user's, with other work between."""
+"""The calls that a search is to make fast: back to back, or a user's, with other work between."""
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ class WorkerProcess:
     def _word(self, name: str, timeout_s: float | None, at_end: int | None = None) -> int | None:
         """Wait for the number that the control gives `name`; None if there is none in time."""
         pattern = re.compile(rf"^{name} (-?\d+)\n".encode(), re.MULTILINE)
-        while (found := pattern.search(self._told)) is None:
+        while (match := pattern.search(self._told)) is None:
             self._control.settimeout(timeout_s)
             try:
                 data = self._control.recv(256)
@@ -191,7 +191,7 @@ class WorkerProcess:
             if not data:
                 return at_end
             self._told += data
-        return int(found[1])
+        return int(match[1])
 
 
 @dataclass(frozen=True)
@@ -318,26 +318,26 @@ class WorkerPool:
         for slot in watched:
             poll.register(slot.process.fileno(), select.POLLIN)
         earliest = min((slot.deadline for slot in watched), default=0.0)
-        found = dict(poll.poll(max(0.0, earliest - time.monotonic()) * 1000 + 1))
+        ready = dict(poll.poll(max(0.0, earliest - time.monotonic()) * 1000 + 1))
         now = time.monotonic()
-        return [s for s in watched if s.process.fileno() in found or now >= s.deadline]
+        return [s for s in watched if s.process.fileno() in ready or now >= s.deadline]
 
     def _collect(self, slot: _Slot) -> tuple[int, Reply] | None:
         """Take what happened in `slot`; return its job and the reply if that has ended."""
         message, alive = slot.process.receive()
         if message is not None:
-            return self._answered(slot, message)
+            return self._take_answer(slot, message)
         late = time.monotonic() >= slot.deadline
         if alive and not late:
             return None
         reply = self._post_mortem(slot, alive=alive) if slot.ready else None
         if reply is None:
-            self._failed_to_start(slot)
+            self._count_failed_start(slot)
         else:
             self._replace(slot)
         return None if slot.job is None or reply is None else (slot.job, reply)
 
-    def _answered(self, slot: _Slot, message: Message) -> tuple[int, Reply] | None:
+    def _take_answer(self, slot: _Slot, message: Message) -> tuple[int, Reply] | None:
         if not slot.ready or slot.job is None:
             slot.ready = True
             self._start_failures = 0
@@ -349,7 +349,7 @@ class WorkerPool:
             self._replace(slot)
         return job, message
 
-    def _failed_to_start(self, slot: _Slot) -> None:
+    def _count_failed_start(self, slot: _Slot) -> None:
         log = slot.process.log()
         self._start_failures += 1
         self._replace(slot)
@@ -401,10 +401,10 @@ def _end_of(log: IO[bytes]) -> str:
 
 def _environment(path: str) -> dict[str, str]:
     """The starter's environment: what it can import, this ansorc first, no threads of libraries."""
-    found = dict(os.environ)
+    variables = dict(os.environ)
     here = str(Path(__file__).resolve().parents[3])
     places = dict.fromkeys((here, path or here, *map(os.path.abspath, sys.path)))
-    found["PYTHONPATH"] = os.pathsep.join(places)
-    found["OPENBLAS_NUM_THREADS"] = found["MKL_NUM_THREADS"] = "1"
-    found["MALLOC_ARENA_MAX"] = "2"  # each arena takes 64 MiB of the address space allowed
-    return found
+    variables["PYTHONPATH"] = os.pathsep.join(places)
+    variables["OPENBLAS_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = "1"
+    variables["MALLOC_ARENA_MAX"] = "2"  # each arena takes 64 MiB of the address space allowed
+    return variables

@@ -1,4 +1,4 @@
-"""What comes of measuring: timings, typed failures, and their cost."""
+"""Results of measuring: timings, typed failures, and their cost."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Measurement:
     max_error: float = 0.0
     """Largest deviation from the reference, in units of the tolerance; 0 when not checked."""
     note: str = ""
-    """What a device said of its clock then; it is the message of the record."""
+    """The device's note on its clock at that time; it is the message of the record."""
 
     @cached_property
     def median_s(self) -> float:
@@ -172,7 +172,7 @@ Outcome: TypeAlias = Measurement | Failure
 
 @dataclass(frozen=True)
 class MeasureResult:
-    """What came of one candidate."""
+    """The result of one candidate."""
 
     program: ProgramText
     outcome: Outcome

@@ -38,7 +38,7 @@ _MEDIAN_ERROR = 0.93
 
 @dataclass(frozen=True)
 class Subject:
-    """What is timed: `call(n)` runs a kernel n times, in the caches and threads of the others."""
+    """A kernel to time: `call(n)` runs it n times, in the caches and threads of the others."""
 
     call: Callable[[int], None]
     evict: Callable[[], None] | None = None
@@ -60,35 +60,35 @@ def sample(
     others are repeated until the standard error of the median is known to be small, or for
     `max_total_s`. A call that is longer than that is a repeat from the first on.
     """
-    first = _timed(subject, clock, 1)
+    first = _time_calls(subject, clock, 1)
     limit_s = options.early_stop_factor * best_s if best_s else math.inf
     if first > limit_s and (first := min(first, _again(subject, clock, first, limit_s))) > limit_s:
         return [first], True
-    found = [first] if first >= options.max_total_s else []
+    times = [first] if first >= options.max_total_s else []
     number = 1
-    if subject.evict is None and not found:
+    if subject.evict is None and not times:
         number = _calls_a_repeat(subject, clock, options.min_total_s / _LEAST_SAMPLES)
-    total = sum(found)
-    while len(found) < options.max_repeats and not _is_known(found, total, options, best_s):
-        taken = _timed(subject, clock, number)
+    total = sum(times)
+    while len(times) < options.max_repeats and not _is_known(times, total, options, best_s):
+        taken = _time_calls(subject, clock, number)
         total += taken
-        found.append(taken / number)
-    return found, False
+        times.append(taken / number)
+    return times, False
 
 
 def _again(subject: Subject, clock: Clock, first_s: float, limit_s: float) -> float:
     """The time of a call after a first one that took `first_s`, maybe to wake threads up."""
     is_short = subject.evict is None and first_s < _AWAKE_S
     number = math.ceil(_AWAKE_S / limit_s) if is_short else 1
-    return _timed(subject, clock, number) / number
+    return _time_calls(subject, clock, number) / number
 
 
-def _is_known(found: Sequence[float], total: float, options: RunOptions, best_s: float) -> bool:
+def _is_known(times: Sequence[float], total: float, options: RunOptions, best_s: float) -> bool:
     """Whether the time is known well enough after repeats that took `total` seconds together."""
-    is_far = bool(found and best_s) and statistics.median(found) > options.near_factor * best_s
-    if len(found) < options.min_repeats or total < options.min_total_s:
+    is_far = bool(times and best_s) and statistics.median(times) > options.near_factor * best_s
+    if len(times) < options.min_repeats or total < options.min_total_s:
         return is_far and total >= options.max_total_s
-    return is_far or total >= options.max_total_s or median_error(found) <= options.precision
+    return is_far or total >= options.max_total_s or median_error(times) <= options.precision
 
 
 def median_error(seconds: Sequence[float]) -> float:
@@ -111,30 +111,30 @@ def interleave(subjects: Sequence[Subject], clock: Clock, options: RunOptions) -
         1 if subject.evict else _calls_a_repeat(subject, clock, options.rank_repeat_s)
         for subject in subjects
     ]
-    found: list[list[float]] = [[] for _ in subjects]
+    times: list[list[float]] = [[] for _ in subjects]
     order = list(range(len(subjects)))
     for _ in range(options.rank_rounds):
         for index in order:
             if subjects[index].evict is None or not subjects[index].evicts_all:
                 subjects[index].call(1)  # the caches now hold what this kernel leaves there
-            taken = _timed(subjects[index], clock, numbers[index])
-            found[index].append(taken / numbers[index])
+            taken = _time_calls(subjects[index], clock, numbers[index])
+            times[index].append(taken / numbers[index])
         order.reverse()
         is_long = clock() - begin > options.rank_total_s
-        if is_long and len(found[0]) >= options.rank_least_rounds:
+        if is_long and len(times[0]) >= options.rank_least_rounds:
             break
-    return found
+    return times
 
 
 def _calls_a_repeat(subject: Subject, clock: Clock, repeat_s: float) -> int:
     """How many calls in a row last `repeat_s`; one alone is mostly the cost of being timed."""
-    if (once := _timed(subject, clock, 1)) >= repeat_s:
+    if (once := _time_calls(subject, clock, 1)) >= repeat_s:
         return 1
-    once = _timed(subject, clock, 4) / 4
+    once = _time_calls(subject, clock, 4) / 4
     return max(1, math.ceil(repeat_s / max(once, 1e-8)))
 
 
-def _timed(subject: Subject, clock: Clock, number: int) -> float:
+def _time_calls(subject: Subject, clock: Clock, number: int) -> float:
     if subject.evict is not None:
         subject.evict()
     with subject.team:
@@ -202,11 +202,11 @@ class NoiseProbe:
         """Return the shortest time that is remembered, and when it was."""
         return self._known[0] if self._known else None
 
-    def remember(self, found: ProbeTime) -> None:
+    def remember(self, probe_time: ProbeTime) -> None:
         """Take over what a probe in another process of this machine has seen."""
-        if self._known and found[1] >= self._known[0][1]:
+        if self._known and probe_time[1] >= self._known[0][1]:
             return
-        times = sorted([*self._known, found])
+        times = sorted([*self._known, probe_time])
         self._known.clear()
         for when, seconds in times:
             self._add(when, seconds)
@@ -246,26 +246,26 @@ class RetryBudget:
         self._spent = 0.0
         self._is_quiet = True
 
-    def timed(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
+    def sample_quietly(self, sample: Callable[[], Sampled], far_s: float) -> Sampled:
         """Return what `sample` does on a quiet machine, or the faster of two disturbed ones.
 
         One that was disturbed but is slower than `far_s` anyway is not timed again.
         """
-        waited_s = self._waited(self._longest_s)
-        found, is_slow = sample()
+        waited_s = self._wait_until_quiet(self._longest_s)
+        times, is_slow = sample()
         slowness = self.probe.slowness()
         limit_s = far_s * (_CERTAINLY_FAR if is_slow else slowness)
-        if slowness <= _DISTURBED or statistics.median(found) > limit_s:
-            return found, is_slow
-        self._waited(self._longest_s - waited_s)
+        if slowness <= _DISTURBED or statistics.median(times) > limit_s:
+            return times, is_slow
+        self._wait_until_quiet(self._longest_s - waited_s)
         if not (self._is_quiet and self._has_time()):
-            return found, is_slow
+            return times, is_slow
         begin = self._clock()
         again, is_still_slow = sample()
         self._spent += self._clock() - begin
-        return min(found, again, key=statistics.median), is_slow and is_still_slow
+        return min(times, again, key=statistics.median), is_slow and is_still_slow
 
-    def _waited(self, most_s: float) -> float:
+    def _wait_until_quiet(self, most_s: float) -> float:
         """Wait until the machine is quiet, but no longer than `most_s`; return for how long."""
         begin = self._clock()
         while not (is_quiet := self.probe.slowness() <= _DISTURBED):

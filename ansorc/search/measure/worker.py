@@ -200,9 +200,9 @@ def _loop_program(
 def _require_parameters(function: Function, task: Task, layouts: Sequence[Packing]) -> None:
     packed = {packing.source.name: packing.packed for packing in layouts}
     params = [packed.get(buffer.name, buffer) for buffer in task.dag.params]
-    found = [(buffer.shape, buffer.dtype) for buffer in function.params]
+    given = [(buffer.shape, buffer.dtype) for buffer in function.params]
     wanted = [(buffer.shape, buffer.dtype) for buffer in params]
-    if found != wanted:
+    if given != wanted:
         raise IRError("the program's parameters are not those of the task")
 
 
@@ -248,21 +248,23 @@ class Runner:
         _require_device(bench.target)
         watches = [Stopwatch() for _ in kernels]
         with ExitStack() as stack:
-            found = [
-                _checked(compiled, bench, options, watch, stack)
+            checks = [
+                _check(compiled, bench, options, watch, stack)
                 for compiled, watch in zip(kernels, watches, strict=True)
             ]
-            checked = [one for one in found if isinstance(one, _Checked)]
+            checked = [outcome for outcome in checks if isinstance(outcome, _Checked)]
             begin = time.perf_counter()
             try:
                 times = iter(self._times(checked, bench.target, options, message))
             except KernelError as error:
                 return failure_message(_kernel_failure(error))
             each_s = (time.perf_counter() - begin) / max(1, len(checked))
-            outcomes = [next(times) if isinstance(one, _Checked) else one for one in found]
+            outcomes = [
+                next(times) if isinstance(outcome, _Checked) else outcome for outcome in checks
+            ]
         costs = [
-            _cost(watch, each_s if isinstance(one, Measurement) else 0.0)
-            for one, watch in zip(outcomes, watches, strict=True)
+            _cost(watch, each_s if isinstance(outcome, Measurement) else 0.0)
+            for outcome, watch in zip(outcomes, watches, strict=True)
         ]
         budget = self._budgets.get((bench.target.real.backend, options.threads))
         return outcomes_message(outcomes, costs, budget and budget.probe.shortest())
@@ -273,14 +275,14 @@ class Runner:
         """Time kernels, several in turns if the message asks for a ranking."""
         is_on_device = backend_of(target).capabilities(target).device
         clock = DeviceClock() if is_on_device else time.perf_counter
-        subjects = [_subject(one, target, options, clock) for one in checked]
+        subjects = [_subject(kernel, target, options, clock) for kernel in checked]
         if message.number("rank"):
             rounds = interleave(subjects, clock, options)
             return [
                 Measurement(
-                    tuple(seconds), checked=True, max_error=one.max_error, note=_state(target)
+                    tuple(seconds), checked=True, max_error=kernel.max_error, note=_state(target)
                 )
-                for seconds, one in zip(rounds, checked, strict=True)
+                for seconds, kernel in zip(rounds, checked, strict=True)
             ]
         budget = None  # a device is not shared, and its clock does not wait for this machine
         if not is_on_device:
@@ -288,10 +290,10 @@ class Runner:
         trial = partial(sample, clock=clock, options=options, best_s=message.number("best_s"))
         return [
             replace(
-                _time(one, partial(trial, subject), options, message.number("best_s"), budget),
+                _time(kernel, partial(trial, subject), options, message.number("best_s"), budget),
                 note=_state(target),
             )
-            for one, subject in zip(checked, subjects, strict=True)
+            for kernel, subject in zip(checked, subjects, strict=True)
         ]
 
     def _budget(
@@ -318,7 +320,7 @@ def _state(target: Target) -> str:
 
 
 def _time(
-    one: _Checked,
+    kernel: _Checked,
     sampled: Callable[[], Sampled],
     options: RunOptions,
     best_s: float,
@@ -327,13 +329,15 @@ def _time(
     """Time one kernel, when the machine is quiet if there is a budget."""
     if budget is not None:
         far_s = options.near_factor * best_s if best_s else math.inf
-        seconds, is_slow = budget.timed(sampled, far_s)
+        seconds, is_slow = budget.sample_quietly(sampled, far_s)
     else:
         seconds, is_slow = sampled()
-    return Measurement(tuple(seconds), checked=True, stopped_early=is_slow, max_error=one.max_error)
+    return Measurement(
+        tuple(seconds), checked=True, stopped_early=is_slow, max_error=kernel.max_error
+    )
 
 
-def _checked(
+def _check(
     compiled: CompiledKernel, bench: Bench, options: RunOptions, watch: Stopwatch, stack: ExitStack
 ) -> _Checked | Failure:
     """Link `compiled`, call it into poisoned outputs, hold them against the reference.
@@ -343,7 +347,7 @@ def _checked(
     try:
         with watch.phase("prepare"):
             arrays = bench.arrays(compiled.packings)
-            kernel = stack.enter_context(_bound(compiled, bench, arrays, options))
+            kernel = stack.enter_context(_bind(compiled, bench, arrays, options))
         with watch.phase("check"):
             bench.poison()
         with watch.phase("warm up"):
@@ -378,7 +382,7 @@ def _require_device(target: Target) -> None:
         raise DeviceError(str(error), is_fatal=True, is_lost=True) from error
 
 
-def _bound(
+def _bind(
     compiled: CompiledKernel, bench: Bench, arrays: Sequence[GuardedArray], options: RunOptions
 ) -> GuardedKernel | DeviceRun:
     """The loaded kernel on the arrays of the task."""
@@ -391,23 +395,23 @@ def _bound(
 
 
 def _subject(
-    one: _Checked, target: Target, options: RunOptions, clock: DeviceClock | Clock
+    kernel: _Checked, target: Target, options: RunOptions, clock: DeviceClock | Clock
 ) -> Subject:
     """The kernel as it is timed: in the caches that the options name, and with its workers."""
-    if isinstance(one.kernel, DeviceRun):
+    if isinstance(kernel.kernel, DeviceRun):
         assert isinstance(clock, DeviceClock)
-        bound = one.kernel.bound
+        bound = kernel.kernel.bound
         return Subject(clock.running(bound), None if options.cache == "warm" else bound.evict)
-    call = one.kernel.call
+    call = kernel.kernel.call
     if options.cache == "warm":
         return Subject(call)
     if options.cache == "other-work":
         return Subject(call, OtherWork(), evicts_all=False)
     if options.cache == "cold":
-        return Subject(call, partial(evict_each, one.kernel.memory, _eviction(target)))
-    is_alone = options.threads == 1 or not one.is_parallel
+        return Subject(call, partial(evict_each, kernel.kernel.memory, _eviction(target)))
+    is_alone = options.threads == 1 or not kernel.is_parallel
     team = nullcontext() if is_alone else _team(target, options.threads)
-    evict = partial(evict_each, one.weights, _eviction(target)) if one.weights else None
+    evict = partial(evict_each, kernel.weights, _eviction(target)) if kernel.weights else None
     return Subject(call, evict, evicts_all=False, team=team)
 
 

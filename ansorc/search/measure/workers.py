@@ -46,7 +46,7 @@ class Workers:
     def __init__(self, options: MeasureOptions | None = None) -> None:
         self.options = options or MeasureOptions()
         self.probe_times: dict[int, ProbeTime] = {}
-        """What run workers have seen of the machine, by the threads of their programs: a new one
+        """The machine as run workers have seen it, by the threads of their programs: a new one
         may start while it is disturbed, and would take that for normal."""
         self._zygote: ZygoteProcess | None = None
         self._runner: WorkerPool | None = None
@@ -197,7 +197,7 @@ def _require(reply: Reply, verb: str) -> None:
 
 
 def _failure(reply: Reply) -> Failure | None:
-    """What went wrong with the job, or with the program that it ran."""
+    """Return the failure of the job, or of the program that it ran."""
     if isinstance(reply, Failure):
         return reply
     if (failure := failure_of(reply)) is not None or "outcomes" not in reply.fields:

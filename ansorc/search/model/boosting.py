@@ -26,9 +26,9 @@ Objective = Callable[[Float64Array, object], tuple[Float64Array, Float64Array]]
 """(what the trees say [rows]) → first and second derivative of the loss [rows]."""
 
 _UNUSED = ("sklearn", "pandas", "matplotlib", "pyarrow", "dask", "graphviz")
-"""What LightGBM imports if it is there, and is not needed here."""
+"""Packages that LightGBM imports if they are there, and that are not needed here."""
 _OPENMP = "libgomp.so.1"
-"""What LightGBM's wheel asks of the system, and slim images of Python do not have."""
+"""The library that LightGBM's wheel needs and slim images of Python do not have."""
 
 
 class Trees(Protocol):
@@ -51,7 +51,7 @@ class Growth:
     seed: int = 0
     threads: int = 1
     least_rows: int = 4
-    """Of a leaf."""
+    """The least rows of a leaf."""
 
     def parameters(self) -> dict[str, object]:
         """Return LightGBM's names for these numbers, and the ones that are always the same."""

@@ -20,7 +20,7 @@ from ansorc.search.model.trees import TreeModel
 
 _LOG = logging.getLogger(__name__)
 NAMES = ("trees", "roofline", "random")
-"""What `SearchOptions.cost_model` may be, besides an object with `predict` and `update`."""
+"""Values of `SearchOptions.cost_model`, besides an object with `predict` and `update`."""
 SCALE_CYCLES = 1e6
 """The time of a program that scores one half."""
 

@@ -56,7 +56,7 @@ class SumOfStatementsLoss:
     weights: Float64Array
     """[programs], 1 on average."""
     factor: float
-    """What the times before were too short by, on the whole; `times` has it in it."""
+    """The factor by which the earlier times were too short on the whole; `times` includes it."""
 
     @staticmethod
     def of(samples: Sequence[Sample], times: Float64Array) -> SumOfStatementsLoss:
@@ -117,7 +117,7 @@ class TreeModel:
     enough: int = 8
     """Successes of a task before anything is learned from it."""
     layers: tuple[TreeLayer, ...] = ()
-    """What was learned before this model was made; it stays."""
+    """The layers that were learned before this model was made; they stay."""
     _own: tuple[TreeLayer, ...] = field(default=(), repr=False)
     _grown_for: int = field(default=0, repr=False)
     """Samples for which the first of its own layers was grown."""

@@ -40,7 +40,7 @@ def paper_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     )
 
 
-def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
+def rules_of_limited_space(tiling: Tiling) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU less those that change the computation, with one place to fuse."""
     return (
         AlwaysInline(most_repeated=None),
@@ -53,8 +53,10 @@ def limited_rules(tiling: Tiling) -> tuple[SketchRule, ...]:
 
 def _evenly_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:
     """With the stage `name` placed, every n-th of them: no place is better than another."""
-    found = [(rank, placed) for rank, partial in partials for placed in _placements(partial, name)]
-    return found[:: -(-len(found) // most)]
+    placements = [
+        (rank, placed) for rank, partial in partials for placed in _placements(partial, name)
+    ]
+    return placements[:: -(-len(placements) // most)]
 
 
 def _placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
@@ -66,13 +68,13 @@ def _placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
     stage = partial.stage(name)
     if stage.is_output or not stage.is_untouched or has_data_reuse(stage.op):
         return [partial]
-    found = [place_at(partial, name, "root")]
+    placements = [place_at(partial, name, "root")]
     for loop in dict.fromkeys(_loops_around(partial, stage)):
         try:
-            found.append(place_at(partial, name, loop))
+            placements.append(place_at(partial, name, loop))
         except ScheduleError:
             continue  # a loop that does not hold all readers
-    return found
+    return placements
 
 
 def _loops_around(partial: PartialSketch, stage: Stage) -> Iterator[LoopRef]:
@@ -119,7 +121,7 @@ def _outer_loops(reader: Stage, *, is_tiled: bool) -> Iterator[Loop]:
             yield loop
 
 
-def _marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
+def _vectorize_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the last loop of a stage vectorised if it is a space loop."""
     last = stage.iterators[-1] if stage.iterators else None
     if last is None or last.mark is not Mark.NONE or last.kind is not AxisKind.SPACE:
@@ -128,5 +130,5 @@ def _marked_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     return partial if is_held else partial.then(Vectorize(stage.name, last.name))
 
 
-PAPER_PLACEMENT = Placement(_evenly_placed, _marked_last)
+PAPER_PLACEMENT = Placement(_evenly_placed, _vectorize_last)
 """The places of the paper, of which an even choice is made, and no loop shaped for vectors."""

@@ -62,8 +62,8 @@ def random_search(
         niches = np.zeros(len(keys), dtype=np.int64)
         pools.append(SelectionPool(number, genes, keys, np.zeros(len(keys)), niches))
     chosen = select(pools, rng, replace(options, epsilon=1.0))
-    found = candidates(space, [(one.sketch, one.genes) for one in chosen])
-    return Proposal(tuple(replace(one, is_random=True) for one in found), not found, 0)
+    drawn = candidates(space, [(candidate.sketch, candidate.genes) for candidate in chosen])
+    return Proposal(tuple(replace(candidate, is_random=True) for candidate in drawn), not drawn, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class _Partials:
 
     number: int
     genes: Genes
-    """[rows, columns]; what is not decided has the values of `_undecided`."""
+    """[rows, columns]; what is not decided has the values of `_default_genes`."""
     features: Features
     """[rows, statements, features]."""
     scores: Float64Array
@@ -93,9 +93,11 @@ def beam_search(
     last. `seeds` are not used: programs are not tuned further once they are measured.
     """
     beam = _Beam(space, model, rng, options, np.array(sorted(measured), dtype=np.uint64))
-    partials = beam.kept([beam.partial(n, _undecided(s)) for n, s in enumerate(space.sketches)])
+    partials = beam.keep_best(
+        [beam.partial(n, _default_genes(s)) for n, s in enumerate(space.sketches)]
+    )
     for column in range(max(len(sketch.columns) for sketch in space.sketches)):
-        partials = beam.kept([beam.decided(partial, column) for partial in partials])
+        partials = beam.keep_best([beam.decide(partial, column) for partial in partials])
     chances = ceil(options.epsilon * options.trials_per_round)
     built = beam.candidates(partials)[: options.trials_per_round - chances]
     taken = measured | {candidate.key for candidate in built}
@@ -106,7 +108,7 @@ def beam_search(
 
 @dataclass
 class _Beam:
-    """What a beam is held against, and how much the model was asked."""
+    """The state of a beam search, and how often the model was asked."""
 
     space: Space
     model: CostModel
@@ -121,7 +123,7 @@ class _Beam:
         self.scored += len(genes)
         return _Partials(number, genes, features, self.model.predict(features))
 
-    def decided(self, partial: _Partials, column: int) -> _Partials:
+    def decide(self, partial: _Partials, column: int) -> _Partials:
         """Try values of one more column for each program; measured programs are left out."""
         sketch = self.space.sketches[partial.number]
         if column >= len(sketch.columns):
@@ -144,21 +146,24 @@ class _Beam:
             children[:, column] = drawn[:, column]
         return children
 
-    def kept(self, partials: Sequence[_Partials]) -> list[_Partials]:
+    def keep_best(self, partials: Sequence[_Partials]) -> list[_Partials]:
         """The best programs of all partials, as many as the beam is wide."""
         scores = np.concatenate([partial.scores for partial in partials])
         owners = np.repeat(np.arange(len(partials)), [len(partial.scores) for partial in partials])
         places = np.concatenate([np.arange(len(partial.scores)) for partial in partials])
         best = np.argsort(-scores, kind="stable")[: self._width]
-        found: list[_Partials] = []
+        best_of_each: list[_Partials] = []
         for number, partial in enumerate(partials):
-            own = places[best[owners[best] == number]]
-            found.append(
+            members = places[best[owners[best] == number]]
+            best_of_each.append(
                 _Partials(
-                    partial.number, partial.genes[own], partial.features[own], partial.scores[own]
+                    partial.number,
+                    partial.genes[members],
+                    partial.features[members],
+                    partial.scores[members],
                 )
             )
-        return found
+        return best_of_each
 
     @property
     def _width(self) -> int:
@@ -166,18 +171,18 @@ class _Beam:
 
     def candidates(self, partials: Sequence[_Partials]) -> list[Candidate]:
         """The complete programs of the beam, the best first, none twice."""
-        found: dict[int, Candidate] = {}
+        by_key: dict[int, Candidate] = {}
         for partial in partials:
             sketch = self.space.sketches[partial.number]
             keys: list[int] = phenotype_keys(sketch, partial.genes).tolist()
             rows = zip(partial.genes, keys, partial.features, partial.scores.tolist(), strict=True)
             for genes, key, features, score in rows:
-                one = Candidate(sketch, partial.number, genes, key, features, score)
-                found.setdefault(key, one)
-        return sorted(found.values(), key=_score, reverse=True)
+                candidate = Candidate(sketch, partial.number, genes, key, features, score)
+                by_key.setdefault(key, candidate)
+        return sorted(by_key.values(), key=_score, reverse=True)
 
 
-def _undecided(sketch: Sketch) -> Genes:
+def _default_genes(sketch: Sketch) -> Genes:
     """[1, columns]: axes that are not split, loops that are not parallel, nothing unrolled."""
     whole = [
         table_of(sketch, variable).find(np.array([variable.extent] + [1] * (variable.levels - 1)))

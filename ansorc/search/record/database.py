@@ -115,7 +115,7 @@ class Records:
         self.path = store.place
         """The file's path, or the database's URL."""
         self.notes = notes
-        """What was changed in a file of an earlier version when it was opened."""
+        """Changes to a file of an earlier version when it was opened."""
         self._store = store
 
     @staticmethod
@@ -356,7 +356,7 @@ def record_of_row(row: Sequence[Any]) -> Record:
 
 _NEVER_S = 1e9
 ROW_FAULTS = (AnsorcError, ValueError, KeyError, TypeError, RecursionError)
-"""What a row of bytes of chance provokes where it is read as what it should be."""
+"""Errors from reading a row of random bytes."""
 
 
 @contextmanager

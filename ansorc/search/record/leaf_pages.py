@@ -19,7 +19,7 @@ TableRow: TypeAlias = tuple[object, ...]
 _MAGIC = b"SQLite format 3\0"
 _LEAF = 0x0D
 _OTHER_PAGES = (0x02, 0x05, 0x0A)
-"""Of indexes, and inner ones."""
+"""The types of pages of indexes, and of inner pages."""
 _HEADER_BYTES = 100
 _USUAL_PAGE_BYTES = 4096
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
@@ -33,10 +33,10 @@ class LeafPages:
     file: BinaryIO
     page_bytes: int
     usable_bytes: int
-    """Of a page."""
+    """The usable bytes of a page."""
     count: int
     version: int
-    """Of the tables, see `schema.MIGRATIONS`."""
+    """The version of the tables, see `schema.MIGRATIONS`."""
     newer: dict[int, bytes]
     losses: list[str]
     unreadable: int = 0
@@ -56,7 +56,7 @@ class LeafPages:
         page_bytes = page_bytes if _is_page_size(page_bytes) else _USUAL_PAGE_BYTES
         version = int.from_bytes(header[60:64], "big")
         version = version if is_whole and 0 < version <= len(MIGRATIONS) else SCHEMA_VERSION
-        newer = _logged(log, page_bytes)
+        newer = _read_log(log, page_bytes)
         count = max(-(-size // page_bytes), *newer, 0) if newer else -(-size // page_bytes)
         told = int.from_bytes(header[28:32], "big")
         if is_whole and size < told * page_bytes and not newer:
@@ -66,7 +66,7 @@ class LeafPages:
 
     def rows(self) -> Iterator[TableRow]:
         """Yield the rows of all leaf pages that are in use."""
-        unused, strange = self._unused(), set[int]()
+        unused, strange = self._find_free_pages(), set[int]()
         for number in range(1, self.count + 1):
             if number in unused:
                 continue
@@ -93,7 +93,7 @@ class LeafPages:
         self.file.seek((number - 1) * self.page_bytes)
         return self.file.read(self.page_bytes)
 
-    def _unused(self) -> set[int]:
+    def _find_free_pages(self) -> set[int]:
         """Return the pages of the free list: what they hold was deleted."""
         unused: set[int] = set()
         (trunk,) = struct.unpack_from(">I", self._page(1).ljust(_HEADER_BYTES, b"\0"), 32)
@@ -145,7 +145,7 @@ def _is_page_size(number: int) -> bool:
     return 512 <= number <= 65536 and number.bit_count() == 1
 
 
-def _logged(log: Path, page_bytes: int) -> dict[int, bytes]:
+def _read_log(log: Path, page_bytes: int) -> dict[int, bytes]:
     """Return the pages in the write-ahead log, up to its last commit."""
     if not log.exists():
         return {}

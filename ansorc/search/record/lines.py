@@ -120,7 +120,7 @@ class _ChosenProgram:
     program_key: str
     environment: Environment
     threads: int = -1
-    """Of a program within a network, 0: all; -1: the line says that the program is the winner."""
+    """The threads of a program within a network, 0: all; -1: the line names the winner."""
 
     @property
     def is_winner(self) -> bool:

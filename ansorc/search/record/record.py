@@ -32,7 +32,7 @@ class Environment:
     threads: int
     """Threads of the kernel; 0 means all of `cores`, and is what as many as `cores` become."""
     cache: CachePolicy = "warm"
-    """What the caches held when the timed calls began."""
+    """The caches' contents when the timed calls began."""
 
     def __post_init__(self) -> None:
         if self.threads == self.cores:
@@ -81,7 +81,7 @@ def current_environment(
 
 
 DATA = " data: "
-"""What stands in the message of a record before which data it was measured with."""
+"""The mark in a record's message before the description of the data it was measured with."""
 CANONICAL = "canonical"
 """How the steps of a record name stages and iterators; absent in lines of earlier versions."""
 
@@ -104,7 +104,7 @@ class Record:
     repeats: int = 0
     failure: FailureKind | None = None
     message: str = ""
-    """Of a failure; else what a device said of its clock, and behind DATA which data it was
+    """The message of a failure; else a device's note on its clock, and after DATA the data it was
     measured with, if not the usual."""
     checked: bool = False
     """The output agreed with the float64 reference; only such a record can be the best."""
@@ -130,7 +130,7 @@ class Record:
     ) -> Record:
         """Return the record of `result`, stamped with the time and this ansorc's version.
 
-        `data` says which data it was measured with (`drawn_data.described`).
+        `data` says which data it was measured with (`drawn_data.describe_data`).
         """
         program = result.program
         base = Record(

@@ -22,7 +22,7 @@ from ansorc.search.record.schema import SCHEMA_VERSION, SQLITE_FAULTS, TABLES, m
 CHOICES = ("winners", "kernel_threads")
 """The tables that say which programs won; their rows look the same."""
 _RECOVER = ".recover --ignore-freelist"
-"""What is in pages of the free list was deleted."""
+"""The command; pages of the free list are left out, for their rows were deleted."""
 _WITH_ROWS = (
     b"INSERT OR IGNORE INTO '", b"CREATE TABLE lost_and_found(", b"INSERT INTO lost_and_found ",
 )  # fmt: skip
@@ -31,12 +31,12 @@ _WITH_ROWS = (
 
 @dataclass(frozen=True)
 class RecoveredRows:
-    """What `.recover` reads of a record file; nothing where it does not work."""
+    """The rows that `.recover` reads from a record file; none where it does not work."""
 
     rows: list[TableRow] = field(default_factory=list[TableRow])
-    """Of tasks, environments and records, and of tables that are not known any more."""
+    """Rows of tasks, environments and records, and of tables that are not known any more."""
     choices: dict[str, list[TableRow]] = field(default_factory=dict[str, list[TableRow]])
-    """Of each table in `CHOICES`."""
+    """The rows of each table in `CHOICES`."""
 
 
 def find_recover_command() -> list[str] | None:

@@ -1,4 +1,4 @@
-"""What is left in a damaged record file.
+"""The rows that are left in a damaged record file.
 
 Rows are read from the file's leaf pages and, where it works, by SQLite's own `.recover`. That loses
 more rows, but knows tables by their names (docs/decisions/0071-damaged-record-files.md). A row is
@@ -44,7 +44,7 @@ _KEYS_SINCE, _NAMES_SINCE = 4, 6
 
 @dataclass(frozen=True)
 class Salvage:
-    """What was saved of a damaged file, and what was lost."""
+    """The rows saved from a damaged file, and a summary of the losses."""
 
     records: int
     tasks: int
@@ -91,7 +91,7 @@ def salvage(path: Path, output: Path) -> Salvage:
         losses.insert(0, f"{known.count - len(rows.records)} of {known.count} records")
     if choices is None:
         choices = {table: rows.choices(chosen) for table, chosen in recovered.choices.items()}
-        losses.append(_lost_choices(is_partly_read=any(choices.values())))
+        losses.append(_describe_lost_choices(is_partly_read=any(choices.values())))
     _write(output, pages.version, rows, choices)
     with Records.open(output, create=False) as saved:
         return Salvage(saved.count(), len(rows.tasks), tuple(losses))
@@ -111,7 +111,7 @@ def _copy(path: Path, directory: Path) -> Path:
     return copy
 
 
-def _lost_choices(*, is_partly_read: bool) -> str:
+def _describe_lost_choices(*, is_partly_read: bool) -> str:
     """Say that the winners of contests are lost, and what might still read them."""
     words = "who won the contests, and the threads of kernels in networks"
     if is_partly_read:
@@ -161,9 +161,9 @@ class _Rows:
         wanted = {str(row[5]) for row in self.records.values()} - set(self.environments)
         if wanted:
             self.environments |= {
-                one.key: (one.key, one.to_json(), one.cpu)
-                for one in _environments_here()
-                if one.key in wanted
+                environment.key: (environment.key, environment.to_json(), environment.cpu)
+                for environment in _environments_here()
+                if environment.key in wanted
             }
         for key, row in list(self.records.items()):
             home = self.environments.get(str(row[5]))
@@ -179,16 +179,16 @@ class _Rows:
 
     @property
     def losses(self) -> list[str]:
-        """What was dropped, for people."""
-        found: list[str] = []
+        """Return a description of the rows that were dropped."""
+        lines: list[str] = []
         if self.damaged:
-            found.append(f"{self.damaged} rows that are not what was written")
+            lines.append(f"{self.damaged} rows that are not what was written")
         undefined = sum(row[1] not in self.tasks for row in self.records.values())
         if undefined:
-            found.append(f"what the task of {undefined} records is")
+            lines.append(f"what the task of {undefined} records is")
         if self.homeless:
-            found.append(f"{self.homeless} records of a machine that the file no longer names")
-        return found
+            lines.append(f"{self.homeless} records of a machine that the file no longer names")
+        return lines
 
 
 def _kind(value: object) -> str:
@@ -202,18 +202,18 @@ def _number(value: object) -> int:
 def is_task(row: TableRow, *, is_checked: bool) -> bool:
     """Whether a row of `tasks` is what was written; its key too if it `is_checked`."""
     try:
-        found = Task.from_texts(str(row[1]), str(row[2]), str(row[3]))
+        task = Task.from_texts(str(row[1]), str(row[2]), str(row[3]))
     except ROW_FAULTS:
         return False
-    return found.key == row[0] or not is_checked
+    return task.key == row[0] or not is_checked
 
 
 def _is_environment(row: TableRow, *, is_checked: bool) -> bool:
     try:
-        found = Environment.from_json(str(row[1]))
+        environment = Environment.from_json(str(row[1]))
     except ROW_FAULTS:
         return False
-    return found.key == row[0] or not is_checked
+    return environment.key == row[0] or not is_checked
 
 
 def _is_record(row: TableRow, environment: str) -> bool:
@@ -242,10 +242,10 @@ def _environments_here() -> list[Environment]:
 
 @dataclass(frozen=True)
 class _StillRead:
-    """What SQL itself still reads of a damaged file."""
+    """The rows that SQL itself still reads from a damaged file."""
 
     count: int | None = None
-    """Of records, by an index."""
+    """The number of records, by an index."""
     choices: dict[str, list[TableRow]] | None = None
     """The rows of `CHOICES`."""
 

@@ -23,7 +23,7 @@ from ansorc.search.record.record import Environment, Record
 from ansorc.search.task import Task
 
 SET_ASIDE = "of another definition: "
-"""What stands before the task's key of a record whose names the stored definition does not have."""
+"""The prefix of the task's key of a record whose names the stored definition does not have."""
 
 
 def name_canonically(connection: sqlite3.Connection) -> str:
@@ -215,7 +215,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _migration_of(_KERNEL_THREADS),
     _keep_totals,
 )
-"""What makes a file of version N + 1 of one of version N, in the place N; an empty file has 0."""
+"""Migrations: number N takes a file from version N to N + 1; an empty file has version 0."""
 SCHEMA_VERSION = len(MIGRATIONS)
 
 
@@ -248,7 +248,7 @@ def connect(
 
 
 SQLITE_FAULTS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite's functions raise; they decode its messages, which may quote damaged bytes."""
+"""Errors of SQLite's functions; they decode its messages, which may quote damaged bytes."""
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class ServerStore:
         """Connect; make the tables if there are none and `create` is set."""
         self._url, self._away_s = url, _OPEN_S
         self.notes: tuple[str, ...] = ()
-        """What was changed in tables of an earlier version."""
+        """Changes to tables of an earlier version."""
         session = f"{_SESSION} -c default_transaction_read_only=on" if read_only else _SESSION
         try:
             address = make_url(url.text).set(drivername="postgresql+psycopg")
@@ -243,7 +243,7 @@ _DIALECT = (
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
     (r"WITHOUT ROWID", ""),
 )
-"""What SQLite calls otherwise; its texts are ordered by their bytes."""
+"""Replacements for the words of SQLite's dialect; its texts are ordered by their bytes."""
 
 
 def _migrate(connection: Connection, version: int) -> tuple[str, ...]:

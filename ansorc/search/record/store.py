@@ -79,7 +79,7 @@ def text_of(location: RecordLocation) -> str:
 
 
 def is_missing(location: RecordLocation) -> bool:
-    """Whether `place` is a file that is not there; a server is asked when it is opened."""
+    """Return whether `location` is a missing file; a server is asked when it is opened."""
     return isinstance(location, Path) and not location.exists()
 
 

@@ -74,7 +74,7 @@ class MergeSummary:
     added: int
     """Those that were not there."""
     notes: tuple[str, ...]
-    """What was lost of a damaged file."""
+    """Losses of a damaged file."""
 
 
 def merge(output: RecordLocation, files: Sequence[RecordLocation]) -> list[MergeSummary]:
@@ -172,7 +172,7 @@ class Stale:
     """Records that are of no use any more, by the reason."""
 
     set_aside: int
-    """Of another definition than the one in the file: no task finds them."""
+    """Records of another definition than the one in the file: no task finds them."""
     versions: Mapping[str, int]
     """Measured by another ansorc or compiler than this one: how many, by that version."""
 
@@ -241,7 +241,7 @@ class FileCheck:
     records: int
     tasks: int
     faults: tuple[str, ...]
-    """What is wrong with it, for people; nothing if every row is what was written."""
+    """Faults of the file, for people; none if every row is as it was written."""
 
 
 def verify(path: RecordLocation) -> FileCheck:

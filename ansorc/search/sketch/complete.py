@@ -223,13 +223,13 @@ def place_stages(
             partials = placement.placed(partials, stage.name, max_locations)
     made = [partial for _, partial in partials]
     if placement is BEST_PLACES and is_pipeline(first):
-        made = [*_grouped(first), *made]
+        made = [*_group_stages(first), *made]
     return tuple(
         _annotate(annotate(partial, placement.marked_last), unroll_limits) for partial in made
     )
 
 
-def _grouped(first: PartialSketch) -> Iterator[PartialSketch]:
+def _group_stages(first: PartialSketch) -> Iterator[PartialSketch]:
     """Yield the sketch of a pipeline in groups of stages, from none to deep ones."""
     names = [stage.name for stage in reversed(first.state.stages) if not stage.is_inlined]
     made = set[tuple[Step, ...]]()

@@ -28,7 +28,7 @@ class PartialSketch:
     variables: tuple[TileVariable, ...] = ()
     register_tiles: tuple[RegisterTile, ...] = ()
     trace: tuple[str, ...] = ()
-    """What the rules did, in words."""
+    """The rules' actions, in words."""
     derivation: tuple[Application, ...] = ()
 
     @staticmethod

@@ -24,7 +24,7 @@ from ansorc.search.sketch.tiling import (
     is_split,
     variable_name,
 )
-from ansorc.search.sketch.windows import SHORT_WORK, repeated_by_inlining
+from ansorc.search.sketch.windows import SHORT_WORK, count_repeated_work
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class AlwaysInline:
         if not is_inlineable(partial, stage):
             return Verdict.SKIP
         source, readers = partial.stage(stage).op, partial.state.readers(stage)
-        repeated = max(repeated_by_inlining(reader.op, source) for reader in readers)
+        repeated = max(count_repeated_work(reader.op, source) for reader in readers)
         is_short = self.most_repeated is None or repeated <= self.most_repeated
         return Verdict.APPLY_AND_STOP if is_short else Verdict.SKIP
 

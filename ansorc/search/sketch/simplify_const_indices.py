@@ -35,8 +35,8 @@ class SimplifyConstIndices:
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` has the hint, or remainders of axes decide what it computes.
 
-        In the second case it may also be left to be computed in blocks (`TilingInBlocks`), with its
-        reader if that was left, too.
+        In the second case it may also be left to be computed in blocks
+        (`FuseInterleavedConsumer`), with its reader if that was left, too.
         """
         candidate = partial.stage(stage)
         if not candidate.is_untouched:

@@ -38,7 +38,7 @@ LEAST_FILL = 2
 
 
 @dataclass(frozen=True)
-class TilingInLanes:
+class LaneReductionTiling:
     """Sum in the lanes of vectors what adjoins in memory, and add the lanes up in each tile.
 
         for i, j, k:             for i0, j0:                     (level 1)
@@ -98,7 +98,7 @@ def _lane_terms(partial: PartialSketch, stage: Stage) -> str | None:
 
 
 @dataclass(frozen=True)
-class TilingWithRows:
+class FuseRowReductions:
     """Compute a few rows of a stage, and all that becomes of them, while they are in a cache.
 
         for i, j, k: C += …                     for i0:
@@ -136,7 +136,7 @@ class TilingWithRows:
 
 
 @dataclass(frozen=True)
-class TilingWithTerms:
+class FuseProductChain:
     """Compute a few rows of a product, what becomes of them, and their product with something.
 
         for i, j, k: S += …                     for i0:
@@ -264,13 +264,13 @@ class Blocks:
 
     consumer: Stage
     between: tuple[Stage, ...]
-    """What is computed on the way, the last one first."""
+    """The stages computed on the way, the last one first."""
     shared: tuple[Shared, ...]
     """Not among them: the consumer's contiguous axis."""
 
 
 @dataclass(frozen=True)
-class TilingInBlocks:
+class FuseInterleavedConsumer:
     """Compute a stage for a block of its consumer's results, and what it reads with it.
 
         for e, y, c, k: P[e, y, c] += D[e, y, k] …        for y0:                (level 1)

@@ -49,10 +49,10 @@ VECTORS_TO_SPLIT = 8
 
 def has_windows(reader: ComputeOp, source: ComputeOp) -> bool:
     """Return whether one element of `reader` reads several of `source` in a window."""
-    return bool(_windowed_dimensions(reader, source)) or len(reads_of(reader, source)) > 1
+    return bool(_find_windows(reader, source)) or len(reads_of(reader, source)) > 1
 
 
-def _windowed_dimensions(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
+def _find_windows(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
     """Return the dimensions of `source` along which windows reach, and the axes that move them."""
     accesses, space = reads_of(reader, source), {axis.name for axis in reader.axes}
     windowed: dict[int, set[str]] = {}
@@ -66,7 +66,7 @@ def _windowed_dimensions(reader: ComputeOp, source: ComputeOp) -> dict[int, set[
     return windowed
 
 
-def repeated_by_inlining(reader: ComputeOp, source: ComputeOp) -> int:
+def count_repeated_work(reader: ComputeOp, source: ComputeOp) -> int:
     """Return how many operations and loads of `source` each element of `reader` would repeat."""
     again = len(reads_of(reader, source)) - 1
     return 0 if reader.reduce_axes or again <= 0 else again * _work(source)
@@ -131,7 +131,7 @@ class Grouping:
         """Return the sketch with the untouched stage `name` placed."""
         stage, readers = partial.stage(name), partial.state.readers(name)
         places = [self.groups.get(reader.name) for reader in readers]
-        known = [place for place in places if place is not None]
+        known = [loop for loop in places if loop is not None]
         if not stage.is_output and known and len(known) == len(readers):
             roots = {root for root, _ in known}
             away = max(
@@ -176,7 +176,7 @@ def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | No
     """Return the sketch with `root` in tiles, and the innermost loop over them."""
     if root.relations or not isinstance(root.attach, Root):
         return None
-    moved = moved_axes(partial.state, root, {})
+    moved = find_moved_axes(partial.state, root, {})
     lanes, contiguous = partial.lanes(root.op), vector_axis(root.op)
     divided: list[str] = []
     for number, axis in enumerate(root.op.axes):
@@ -217,16 +217,16 @@ def _order_tiles(
     return opened, outer[-1]
 
 
-def moved_axes(state: State, stage: Stage, known: dict[str, set[str]]) -> set[str]:
+def find_moved_axes(state: State, stage: Stage, known: dict[str, set[str]]) -> set[str]:
     """Return the axes of `stage` along which windows reach, its own or those of its sources."""
     if stage.name in known:
         return known[stage.name]
     known[stage.name] = moved = set[str]()
     for source in state.stages:
         if not source.is_inlined and reads_of(stage.op, source.op):
-            own = _windowed_dimensions(stage.op, source.op)
-            moved.update(*own.values())
-            deeper = moved_axes(state, source, known)
+            windows = _find_windows(stage.op, source.op)
+            moved.update(*windows.values())
+            deeper = find_moved_axes(state, source, known)
             space = {axis.name for axis in stage.op.axes}
             for dimension, axis in enumerate(source.op.axes):
                 if axis.name in deeper:

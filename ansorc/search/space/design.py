@@ -28,7 +28,7 @@ class Space:
     failures: tuple[RuleFailure, ...] = ()
     """The rules that raised an error, each having cost its own sketches only."""
     seed: int = 0
-    """What the random programs that all evolutions begin with are drawn by."""
+    """The seed of the random programs that all evolutions begin with."""
 
     @cached_property
     def structures(self) -> tuple[int, ...]:

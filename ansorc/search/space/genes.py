@@ -14,7 +14,7 @@ from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.schedule.genes import fill_holes
 from ansorc.schedule.schedule import Schedule
 from ansorc.schedule.state import Step
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space.protocol import Genes
@@ -31,7 +31,7 @@ def table_of(sketch: Sketch, variable: TileVariable) -> TileTable:
     return search_space(sketch.target).table(variable)
 
 
-@memoized
+@memoize
 def gene_counts(sketch: Sketch) -> IntArray:
     """Return [columns]: how many values each gene may have."""
     counts = [len(table_of(sketch, variable)) for variable in sketch.variables]

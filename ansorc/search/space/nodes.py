@@ -15,7 +15,7 @@ from ansorc.schedule.extent import Hole, IntArray
 from ansorc.schedule.stage import At, Making
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import CacheRead, ComputeAt, Split
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 
 Gene = tuple[str, str, str]
@@ -49,7 +49,7 @@ class Nodes:
         )
 
 
-@memoized
+@memoize
 def nodes_of(sketch: Sketch) -> Nodes:
     """Return `sketch` node by node."""
     state = sketch.state

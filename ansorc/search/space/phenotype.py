@@ -19,7 +19,7 @@ from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import AxisKind, FuseRelation, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import loops_to_unroll
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.space.genes import Genes, choice_values, population_state
 
@@ -55,7 +55,7 @@ def phenotype_keys(sketch: Sketch, genes: Genes) -> Keys:
     return keys
 
 
-@memoized
+@memoize
 def _texts(sketch: Sketch) -> dict[str, int]:
     """Return for each stage a number that stands for all of it but its loops and its memory.
 

@@ -79,14 +79,14 @@ class Budget:
     within: float
     """How many times as long as the best one they may take before."""
     patience: int
+    """Rounds over which the least cost is compared."""
     enough: float
-    """Of how many rounds the last ones must leave this share of the cost at most, or there are no
-    more."""
+    """The search ends once the least cost is more than this share of that `patience` rounds ago."""
 
 
 @dataclass(frozen=True)
 class DefaultWishes:
-    """What an untuned program may do."""
+    """The wishes for an untuned program."""
 
     rewrite_layout: bool = True
     redefine: bool = True
@@ -96,7 +96,7 @@ class DefaultWishes:
 
 
 class UntunedSearch(Protocol):
-    """What a space gives to the search for one untuned program; the loop is the engine's.
+    """The parts that a space gives to the search for one untuned program; the loop is the engine's.
 
     See `ansorc.search.evolution.by_estimate`.
     """

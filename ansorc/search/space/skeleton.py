@@ -20,7 +20,7 @@ from ansorc.errors import ScheduleError
 from ansorc.schedule.extent import Extent, IntArray, Tiles
 from ansorc.schedule.schedule import Schedule
 from ansorc.schedule.stage import FuseRelation, Loop, SplitRelation, Stage
-from ansorc.search.memo import memoized
+from ansorc.search.memo import memoize
 from ansorc.search.sketch.sketch import Sketch
 
 FormulaOperand: TypeAlias = "Formula | int"
@@ -46,7 +46,7 @@ class Skeleton:
         return replace(self.state, stages=stages, tiles=tiles)
 
 
-@memoized
+@memoize
 def skeleton_of(sketch: Sketch, probe: Callable[[Sketch], Tiles]) -> Skeleton | None:
     """Return the skeleton of `sketch`; `probe` gives the tiles of some of its programs.
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ansorc.errors import RuleError
 from ansorc.search.options import DEFAULTS, LIMITED_SPACE, PAPER
 from ansorc.search.sketch.rule import SketchRule, rule_name
 from ansorc.search.sketch.user_rules import USER_RULES, UserRule
 from ansorc.search.space.registry import platform_spaces
+
+_RENAMED_RULES: Mapping[str, str] = {
+    "SumInParts": "SplitK",
+    "TilingInBlocks": "FuseInterleavedConsumer",
+    "TilingInLanes": "LaneReductionTiling",
+    "TilingWithRows": "FuseRowReductions",
+    "TilingWithTerms": "FuseProductChain",
+}
+"""The present names of rules that earlier versions call otherwise."""
 
 
 def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInline") -> None:
@@ -14,14 +25,17 @@ def register_sketch_rule(name: str, rule: SketchRule, before: str = "AlwaysInlin
 
     A rule of that name is replaced. Rules with the same `before` are asked in the order in which
     they were registered. If it raises an error, or what it makes is no program, it costs its own
-    sketches, and the result of the search says so. Raise RuleError for the name of a built-in rule,
-    for an unknown `before`, and for what is no rule.
+    sketches, and the result of the search says so. `before` may be the name that a built-in rule
+    had in an earlier version. Raise RuleError for the name of a built-in rule, for an unknown
+    `before`, and for what is no rule.
     """
     is_text = isinstance(name, str) and isinstance(before, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-    built_in = built_in_names()
+    built_in = list_built_in_names()
     if not is_text or not name or name in built_in:
         raise RuleError(f"'{name}' is no name for a rule of yours; taken are {', '.join(built_in)}")
     known = (*built_in, *(other for other in USER_RULES if other != name))
+    if before not in known:
+        before = _RENAMED_RULES.get(before, before)
     if before not in known:
         raise RuleError(
             f"there is no rule '{before}' to be asked after '{name}'; known are {', '.join(known)}"
@@ -45,7 +59,7 @@ def unregister_sketch_rule(name: str) -> None:
     del USER_RULES[name]
 
 
-def built_in_names() -> tuple[str, ...]:
+def list_built_in_names() -> tuple[str, ...]:
     """Return the names of the rules that are always there, on any platform."""
     rules = (
         rule

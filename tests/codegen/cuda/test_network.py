@@ -17,10 +17,10 @@ import ansorc as ac
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import NetworkModule, link_network
 from ansorc.errors import BuildError, CallError
-from ansorc.graph.cache_policy import recorded_choice
+from ansorc.graph.cache_policy import choose_recorded_policy
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs
+from ansorc.graph.network_build import choose_programs
 from ansorc.graph.network_tune import tune_networks
 from ansorc.ir.aligned import Array
 from ansorc.search.options import Scheduling
@@ -258,7 +258,7 @@ def test_a_network_is_tuned_and_built_of_its_records(tmp_path: Path) -> None:
     with process(counters=tmp_path / "counters") as pool:
         pool.submit(tuned, tmp_path / "r.db").result()
     network = Network.of(NETWORKS["several"](), TARGET)
-    choice = recorded_choice([network], ProgramChoice(tmp_path / "r.db"))
+    choice = choose_recorded_policy([network], ProgramChoice(tmp_path / "r.db"))
     assert choice.cache == "warm"
-    programs = chosen_programs(network, choice)  # also where there is no device
+    programs = choose_programs(network, choice)  # also where there is no device
     assert any(program.is_tuned for program in programs.values())

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from ansorc.codegen.cuda.toolkit import supported_architectures
+from ansorc.codegen.cuda.toolkit import list_architectures
 from ansorc.errors import BuildError
 
 
@@ -14,7 +14,7 @@ def _missing() -> str:
     if find_spec("cuda") is None:
         return "there are no CUDA wheels; pip install 'ansorc[cuda]'"
     try:
-        supported_architectures()
+        list_architectures()
     except BuildError as error:
         return str(error)
     return ""

@@ -18,7 +18,7 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network_plan
+from ansorc.graph.network_build import choose_programs, compile_network_plan
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import FLOAT32
@@ -112,7 +112,7 @@ def plan_of(name: str) -> NetworkPlan:
     """Return the plan of one of NETWORKS with the default programs; any CUDA target takes it."""
     network = Network.of(NETWORKS[name](), EMULATED)
     choice = ProgramChoice(Path("none.db"), use_default=True)
-    return compile_network_plan(network, chosen_programs(network, choice), name)
+    return compile_network_plan(network, choose_programs(network, choice), name)
 
 
 def assert_right(graph: Graph, inputs: Mapping[str, Array], found: Mapping[str, Array]) -> None:

@@ -11,7 +11,7 @@ from ansorc.codegen.base import NetworkSourceBackend, backend_of
 from ansorc.codegen.cuda.text import cuda_text
 from ansorc.codegen.cuda.toolkit import compile_cubin
 from ansorc.graph.network import Network
-from ansorc.graph.network_build import chosen_programs, compile_network_plan
+from ansorc.graph.network_build import choose_programs, compile_network_plan
 from ansorc.search.programs import ProgramChoice
 from tests.codegen.cuda.wheels import needs_wheels
 from tests.e2e.cuda.mobilenet import mobilenet_v2
@@ -29,7 +29,7 @@ def test_mobilenet_is_right() -> None:
 @needs_wheels
 def test_mobilenet_is_compiled_without_spills() -> None:
     network = Network.of(ac.from_onnx(mobilenet_v2()), EMULATED)
-    programs = chosen_programs(network, ProgramChoice(Path("none.db"), use_default=True))
+    programs = choose_programs(network, ProgramChoice(Path("none.db"), use_default=True))
     backend = backend_of(EMULATED)
     assert isinstance(backend, NetworkSourceBackend)
     text = cuda_text(backend.network_source(compile_network_plan(network, programs)))

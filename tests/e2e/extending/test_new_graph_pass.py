@@ -11,7 +11,7 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph, GraphNode
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.passes.cleanup import remove_dead_nodes
-from ansorc.graph.passes.pipeline import NETWORK_PASSES, optimized
+from ansorc.graph.passes.pipeline import NETWORK_PASSES, optimize_graph
 from ansorc.graph.rewriter import Rewriter
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
@@ -53,7 +53,7 @@ def test_it_keeps_what_is_computed_also_among_the_others(make: Callable[[], Grap
     inputs = inputs_of(graph)
     before = run_reference(graph, inputs)
     passes = (("cancel_negations", cancel_negations), *NETWORK_PASSES)
-    after = optimized(graph, passes)
+    after = optimize_graph(graph, passes)
     assert after.outputs == graph.outputs
     for name, values in run_reference(after, inputs).items():
         np.testing.assert_allclose(values, before[name], rtol=2e-5, atol=2e-6)

@@ -16,7 +16,7 @@ from ansorc.search.evolution.variation import mutate
 from ansorc.search.features import ESTIMATE_COLUMN
 from ansorc.search.measure import MeasureOptions, RunOptions
 from ansorc.search.options import SearchOptions
-from ansorc.search.programs import default_program, recorded_program
+from ansorc.search.programs import default_program, program_of_record
 from ansorc.search.sketch import rule_name
 from ansorc.search.space import (
     are_legal,
@@ -110,7 +110,7 @@ def test_it_is_tuned(cost_model: str, tmp_path: Path) -> None:
     assert (result.measured_now, result.failures) == (12, {})
     assert result.best is not None
     assert result.best.checked
-    assert_its_own(recorded_program(task, result.best).steps)
+    assert_its_own(program_of_record(task, result.best).steps)
     module = result.build()
     assert_right(module)
     artifact = module.save(tmp_path / "kernel.so")

@@ -7,7 +7,7 @@ import pytest
 from ansorc.errors import AnsorcError, GraphError, InternalError, LanguageError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.importing.converter_call import ConverterCall
-from ansorc.graph.importing.guarding import guarded
+from ansorc.graph.importing.guarding import call_converter
 
 CALL = ConverterCall("Relu 'y' (model.py:7)", GraphBuilder())
 
@@ -21,7 +21,7 @@ def raising(error: Exception) -> AnsorcError:
         raise error
 
     with pytest.raises(AnsorcError) as caught:
-        guarded(CALL, convert, explain)
+        call_converter(CALL, convert, explain)
     return caught.value
 
 

@@ -15,7 +15,7 @@ from ansorc.graph.passes.cleanup import copy_outputs, merge_equal_nodes, remove_
 from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
-from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.passes.sink_scales import sink_scales
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
@@ -38,7 +38,7 @@ def test_every_pass_keeps_the_results(name: str) -> None:
         for one, other in zip(found.values(), expected.values(), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6, err_msg=name)
 
-    final = optimized(graph, trace=check)
+    final = optimize_graph(graph, trace=check)
     assert final.outputs == graph.outputs
 
 
@@ -47,7 +47,7 @@ def test_no_pass_holds_the_weights_of_a_graph_that_it_rewrote() -> None:
     gc.disable()
     try:
         graphs = list[weakref.ref[Graph]]()
-        final = optimized(
+        final = optimize_graph(
             NETWORKS["residual"](), trace=lambda _, each: graphs.append(weakref.ref(each))
         )
         assert {each() for each in graphs} == {final, None}
@@ -62,7 +62,7 @@ def test_a_batch_norm_disappears_in_the_weights() -> None:
 
 
 def test_one_transposition_is_left_at_the_input() -> None:
-    graph = optimized(NETWORKS["residual"]())
+    graph = optimize_graph(NETWORKS["residual"]())
     assert operators(graph) == [
         "transpose", "conv2d", "bias_add", "relu", "conv2d", "bias_add", "add", "relu",
         "global_avg_pool", "matmul", "add",

@@ -13,7 +13,7 @@ import pytest
 import ansorc as ac
 from ansorc.errors import GraphError
 from ansorc.graph.torch.compile_backend import torch_backend
-from ansorc.graph.torch.torch_state import unchanged_state
+from ansorc.graph.torch.torch_state import keep_state
 from tests.graph.torch.torch_oracle import module_of, tensors_in, torch
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
@@ -179,14 +179,14 @@ def test_the_state_of_pytorch_is_left_as_it_was() -> None:
 
     before = torch.rand(3), torch.get_rng_state()
     words = "levels of torch.func and the level of forward .* and NumPy's random numbers"
-    with pytest.raises(GraphError, match=words), unchanged_state():
+    with pytest.raises(GraphError, match=words), keep_state():
         disturb()
 
     def fail() -> None:
         disturb()
         raise ValueError("own")
 
-    with pytest.raises(ValueError, match="own"), unchanged_state():
+    with pytest.raises(ValueError, match="own"), keep_state():
         fail()
     assert torch.get_default_dtype() == torch.float32
     assert not torch.is_grad_enabled()
@@ -327,7 +327,7 @@ def test_faults_of_our_own_are_pytorchs_to_run(monkeypatch: pytest.MonkeyPatch) 
     def doubled(x: Any) -> Any:
         return x * 2
 
-    monkeypatch.setattr("ansorc.graph.network.optimized", broken)
+    monkeypatch.setattr("ansorc.graph.network.optimize_graph", broken)
     given = torch.randn(3)
     run = compiled(doubled)
     words = words_of(lambda: torch.testing.assert_close(run(given), given * 2))

@@ -11,7 +11,7 @@ import pytest
 
 import ansorc.graph.shared_networks as shared
 from ansorc.graph.torch.compile_backend import torch_backend
-from ansorc.search.programs import Program as Schedule
+from ansorc.search.programs import ChosenSchedule as Schedule
 from tests.graph.torch.torch_oracle import tensors_in, torch
 from tests.graph.torch.torch_programs import Program, drawn_program, given, layers_of
 
@@ -31,10 +31,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return Schedule((), "loops as they are defined")
 
     monkeypatch.setattr(shared, "default_program", plain)
-    shared.shared_networks.cache_clear()
+    shared.get_shared_networks.cache_clear()
     with torch.no_grad():
         yield
-    shared.shared_networks.cache_clear()
+    shared.get_shared_networks.cache_clear()
     torch.compiler.reset()
 
 

@@ -255,7 +255,7 @@ def test_samples_are_read_in_every_dtype(dtype: str) -> None:
         if one.numel():
             one.data.fill_(1)
             assert not watched.are_unchanged(tensors), number
-            assert number in watched.changed(tensors)
+            assert number in watched.find_changed(tensors)
 
 
 def test_weights_that_always_change_become_inputs(counts: dict[str, int]) -> None:

@@ -11,7 +11,7 @@ from ansorc.cli.main import main
 from ansorc.errors import AnsorcError, InternalError, IRError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
-from ansorc.graph.passes.pipeline import optimized
+from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.dump import VARIABLE, dump_folder
@@ -133,7 +133,7 @@ def test_a_graph_pass_that_fails_has_its_graph_in_the_dump(
     with pytest.raises(
         InternalError, match=r"the pass stumble failed: TypeError: small; .* files in"
     ):
-        optimized(graph, [("stumble", stumble)], dump=dump_folder("small"))
+        optimize_graph(graph, [("stumble", stumble)], dump=dump_folder("small"))
 
 
 def test_what_is_written_by_hand_is_no_fault_of_ours() -> None:

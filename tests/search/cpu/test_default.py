@@ -26,7 +26,7 @@ from ansorc.search.cpu.default import (
     UNROLL_LIMIT,
     WINDOW_UNROLL_LIMIT,
 )
-from ansorc.search.cpu.default_borders import settled_borders
+from ansorc.search.cpu.default_borders import settle_borders
 from ansorc.search.default import default_steps
 from ansorc.search.options import DEFAULTS
 from ansorc.target import Target
@@ -206,7 +206,7 @@ def test_a_border_is_settled_by_what_a_program_becomes(
 
     monkeypatch.setattr("ansorc.search.cpu.default_borders._read_in_place", in_place)
     monkeypatch.setattr("ansorc.search.cpu.default_borders._cycles", estimated)
-    found = settled_borders(conv_layer(14, 16, 16), TARGET, first, lambda: other)
+    found = settle_borders(conv_layer(14, 16, 16), TARGET, first, lambda: other)
     assert found == program(taken)
 
 

@@ -99,8 +99,8 @@ def test_pieces_a_power_of_two_apart_collide(pitch: int, needed: int) -> None:
     x = placeholder((16, pitch), name="x")
     y = compute((16, 16), lambda i, j: x[i, j] * 2.0, name="y")
     read = statement(schedule(ComputeDAG([x, y])), "y").accesses[1]
-    assert read.crowded_bytes(4096)[0, 0] == needed
-    assert read.crowded_bytes(4096, 4096)[0, 0] == needed + 4096, "a way for what else passes"
+    assert read.find_cache_bytes(4096)[0, 0] == needed
+    assert read.find_cache_bytes(4096, 4096)[0, 0] == needed + 4096, "a way for what else passes"
 
 
 def images(order: list[str]) -> StageAnalysis:

@@ -14,7 +14,7 @@ from ansorc.schedule import Step, lower, replay
 from ansorc.schedule.steps import BindThread, Split
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.gpu.block_order import in_groups, walked_axes
+from ansorc.search.gpu.block_order import count_walked_axes, in_groups
 from ansorc.search.gpu.description import descriptions
 from ansorc.search.gpu.tiling import BLOCK, GROUP
 from ansorc.search.sketch.sketch import Sketch
@@ -65,7 +65,7 @@ def grouped(dag: ComputeDAG, group: int, least: int = 1) -> tuple[Step, ...]:
 def test_what_a_group_is_walked_along() -> None:
     def walked(dag: ComputeDAG) -> int:
         op = next(stage.op for stage in replay(dag, ()).stages if stage.op.reduce_axes)
-        return walked_axes(op, len(op.axes) - 1)
+        return count_walked_axes(op, len(op.axes) - 1)
 
     assert walked(product(64, 64, 64)) == 1
     assert walked(batched(4, 64, 64, 64)) == 1

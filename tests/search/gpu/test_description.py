@@ -8,7 +8,7 @@ import pytest
 from ansorc.schedule import replay
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.features.loop_nest import LoopNests
-from ansorc.search.gpu.description import analysed
+from ansorc.search.gpu.description import analyse_kernels
 from ansorc.search.space import design_space, steps
 from tests.search.gpu.counted_requests import executed, stores_of
 from tests.search.gpu.gpu_programs import H100, ready
@@ -22,7 +22,7 @@ def test_threads_that_no_sides_are_multiples_of(name: str) -> None:
     for row in sample(sketch, 4, np.random.default_rng(3)):
         program = steps(sketch, row)
         stores = list(stores_of(ready(dag, program, H100).body))
-        for kernel in analysed(LoopNests(replay(dag, program), 1, {})):
+        for kernel in analyse_kernels(LoopNests(replay(dag, program), 1, {})):
             for statement in kernel.statements:
                 if statement.stage.scope == "shared":
                     (stored,) = (x for x in statement.accesses if x.is_store)

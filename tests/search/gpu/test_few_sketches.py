@@ -8,7 +8,7 @@ import ansorc as ac
 from ansorc.search.evolution.by_estimate import EstimateSearch
 from ansorc.search.gpu.default import UntunedOnGpu
 from ansorc.search.gpu.few_sketches import choices_of
-from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules, ways_on_gpu
+from ansorc.search.gpu.rules import complete_in_all_ways, gpu_rules, ways_on_gpu
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.target import Target
@@ -53,7 +53,7 @@ def test_about_the_best_of_all_is_found(queries: int) -> None:
     dag = attention(queries, 256)
     untuned = UntunedOnGpu(dag.plain, TARGET)
     search = EstimateSearch(untuned)
-    every = [whole for sketch in derived(dag) for whole in completed_on_gpu(sketch)]
+    every = [whole for sketch in derived(dag) for whole in complete_in_all_ways(sketch)]
     best = min(search.cost_of(untuned.structure_of(sketch)) for sketch in every)
     tried = untuned.structures(search.cost_of)
     assert min(map(search.cost_of, tried)) <= 1.2 * best

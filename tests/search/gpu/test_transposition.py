@@ -11,7 +11,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import lower, replay
 from ansorc.search.default import default_steps
 from ansorc.search.gpu.description import descriptions
-from ansorc.search.gpu.rules import completed_on_gpu, gpu_rules
+from ansorc.search.gpu.rules import complete_in_all_ways, gpu_rules
 from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.sketch.generate import generate
 from ansorc.search.space.genes import choice_values, population_state
@@ -69,7 +69,7 @@ def test_parts_of_rows_move_as_many_bytes_as_rows() -> None:
     """Blocks of 32 threads with 2 elements each have a row and a seventh of the next, not two."""
     x = ac.placeholder((16, 64, 56, 56), "x")
     dag = ComputeDAG([x, ac.ops.relu(x)])
-    (sketch,) = (s for each in generate(dag, A100, gpu_rules()) for s in completed_on_gpu(each))
+    (sketch,) = (s for each in generate(dag, A100, gpu_rules()) for s in complete_in_all_ways(each))
     genes = np.unique(sample_on_gpu(sketch, 200, np.random.default_rng(0)), axis=0)
     state, choices = population_state(sketch, genes), choice_values(sketch, genes)
     (kernel,) = descriptions(state, len(genes), choices)

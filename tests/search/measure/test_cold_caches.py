@@ -20,7 +20,7 @@ from ansorc.ir.dtype import FLOAT32
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.lang import ComputeDAG
 from ansorc.search.measure.data import TaskData
-from ansorc.search.measure.kernel import PackedConstants, evict_each, guarded_copy, load_bench
+from ansorc.search.measure.kernel import PackedConstants, copy_guarded, evict_each, load_bench
 from ansorc.search.task import Task
 from ansorc.target import Target, detect
 
@@ -36,7 +36,7 @@ def read_s(array: np.ndarray) -> float:
 
 def test_evicted_memory_is_slower_to_read_and_still_holds_what_it_held() -> None:
     evict = cache_eviction(detect())
-    memory = guarded_copy(np.arange(WORDS, dtype=np.float32))  # cannot be written
+    memory = copy_guarded(np.arange(WORDS, dtype=np.float32))  # cannot be written
     cold: list[float] = []
     warm: list[float] = []
     for _ in range(31):

@@ -18,9 +18,9 @@ from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
-from ansorc.lang.wanted_values import wanted_values
+from ansorc.lang.wanted_values import find_wanted_values
 from ansorc.search.measure.check import expectations
-from ansorc.search.measure.drawn_data import described, drawn_data, require_inputs, value_spans
+from ansorc.search.measure.drawn_data import describe_data, draw_data, require_inputs, value_spans
 from tests.e2e.places.gathers import gather
 
 T = ac.placeholder((40,), "T")
@@ -55,24 +55,24 @@ WANTED: list[tuple[Index, Mapping[str, tuple[int, int]]]] = [
 
 @pytest.mark.parametrize(("index", "wanted"), WANTED)
 def test_what_is_wanted_of_inputs(index: Index, wanted: Mapping[str, tuple[int, int]]) -> None:
-    assert wanted_values(taken(index)) == wanted
+    assert find_wanted_values(taken(index)) == wanted
 
 
 def test_places_are_drawn_over_all_of_a_tensor() -> None:
-    inputs, _ = drawn_data(taken(lambda a: I[a] * 4 + a % 4), np.random.default_rng(0), {})
+    inputs, _ = draw_data(taken(lambda a: I[a] * 4 + a % 4), np.random.default_rng(0), {})
     assert set(inputs[1].tolist()) == set(range(10))
 
 
 def test_places_of_a_stage_between() -> None:
     j = ac.compute((64,), lambda a: I[a] * 2 + 1, "J2")
     dag = ComputeDAG([T, I, ac.compute((64,), lambda a: T[j[a]], "C")])
-    assert wanted_values(dag) == {"I": (0, 19)}
+    assert find_wanted_values(dag) == {"I": (0, 19)}
 
 
 def test_floats_that_say_places() -> None:
     dag = taken(lambda a: ac.cast(X[a] * 2.0 + 1.0, "int64"))
     for seed in range(20):
-        inputs, _ = drawn_data(dag, np.random.default_rng(seed), {})
+        inputs, _ = draw_data(dag, np.random.default_rng(seed), {})
         assert inputs[1].min() < 2
         assert inputs[1].max() > 16
 
@@ -80,7 +80,7 @@ def test_floats_that_say_places() -> None:
 def test_a_gather_from_a_computed_tensor() -> None:
     a, b = ac.placeholder((40, 8), "A"), ac.placeholder((8, 8), "B")
     dag = ComputeDAG([a, b, I, ac.ops.take(ac.ops.matmul(a, b), I, 0)])
-    assert wanted_values(dag) == {"I": (0, 39)}
+    assert find_wanted_values(dag) == {"I": (0, 39)}
 
 
 def csr(*, is_sorted: bool) -> ComputeDAG:
@@ -99,19 +99,19 @@ def csr(*, is_sorted: bool) -> ComputeDAG:
 
 
 def test_rows_that_are_compressed() -> None:
-    inputs, tensors = drawn_data(csr(is_sorted=True), np.random.default_rng(0), {})
+    inputs, tensors = draw_data(csr(is_sorted=True), np.random.default_rng(0), {})
     assert (np.diff(inputs[0]) >= 0).all()
     assert inputs[0].max() > 20
     assert 13 < inputs[2].max() < 17
     assert np.count_nonzero(tensors["y"]) > 4
-    assert described(csr(is_sorted=True), {}) == "first 0 to 29 sorted; columns 0 to 16"
+    assert describe_data(csr(is_sorted=True), {}) == "first 0 to 29 sorted; columns 0 to 16"
 
 
 def test_declared_values_are_drawn() -> None:
     i = ac.placeholder((500,), "i", "int32", range=(5, 9), sorted=True)
     x = ac.placeholder((500,), "x", range=(2.0, 3.0))
     c = ac.compute((500,), lambda a: T[i[a]] * x[a], "C")
-    (_, places, factors), _ = drawn_data(ComputeDAG([T, i, x, c]), np.random.default_rng(0), {})
+    (_, places, factors), _ = draw_data(ComputeDAG([T, i, x, c]), np.random.default_rng(0), {})
     assert set(places.tolist()) == {5, 6, 7, 8, 9}
     assert (np.diff(places) >= 0).all()
     assert 2 <= factors.min() < 2.1
@@ -230,7 +230,7 @@ def test_inputs_without_dimensions() -> None:
     for given in (np.float32(3), np.array(3, np.float32)):
         found = require_inputs([dag], {"F": given})
         assert found["F"].shape == ()
-        inputs, _ = drawn_data(dag, np.random.default_rng(0), found)
+        inputs, _ = draw_data(dag, np.random.default_rng(0), found)
         assert inputs[0] == 3
     with pytest.raises(OptionError, match="'F' is float64"):
         require_inputs([dag], {"F": np.float64(3)})
@@ -259,7 +259,7 @@ def test_all_bits_of_wide_integers_are_compared(kind: str, tmp_path: Path) -> No
     dag = ComputeDAG([wide, ac.compute((64,), lambda a: wide[a] * 3, "C")])
     result = ac.tune(ac.Task(dag, target="native", name="wide"), trials=2, records=tmp_path / "r")
     assert result.best is not None
-    inputs, tensors = drawn_data(dag, np.random.default_rng(0), {})
+    inputs, tensors = draw_data(dag, np.random.default_rng(0), {})
     (expectation,) = expectations(dag, [tensors["C"]], [None])
     right = inputs[0] * np.array(3, kind)
     assert not expectation.compare(right).complaint
@@ -270,20 +270,20 @@ def test_all_bits_of_wide_integers_are_compared(kind: str, tmp_path: Path) -> No
 def test_inputs_that_the_definition_refuses() -> None:
     given = {"I": np.full(64, 40)}
     with pytest.raises(MeasureError, match="'C' reads 'M' outside of it: index 0 is 40"):
-        drawn_data(task().dag, np.random.default_rng(0), given)
+        draw_data(task().dag, np.random.default_rng(0), given)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "uint16"])
 def test_divisors_are_drawn_above_0(kind: str, tmp_path: Path) -> None:
     a, b = (ac.placeholder((200,), name, kind) for name in "AB")
     dag = ComputeDAG([a, b, ac.compute((200,), lambda i: a[i] // b[i] + a[i] % b[i], "C")])
-    inputs, tensors = drawn_data(dag, np.random.default_rng(0), {})
+    inputs, tensors = draw_data(dag, np.random.default_rng(0), {})
     assert inputs[1].min() > 0
     np.testing.assert_array_equal(tensors["C"], inputs[0] // inputs[1] + inputs[0] % inputs[1])
     assert DrawnTask.of(ac.Task(dag, target="native"), 3).inputs["B"].min() > 0
     given = {"B": np.zeros(200, kind)}
     with pytest.raises(MeasureError, match="divides an integer by zero, in 'B"):
-        drawn_data(dag, np.random.default_rng(0), given)
+        draw_data(dag, np.random.default_rng(0), given)
     if kind == "int32":
         result = ac.tune(ac.Task(dag, target="native", name="d"), trials=2, records=tmp_path / "r")
         assert result.best is not None
@@ -293,19 +293,19 @@ def test_arrays_that_no_memory_holds() -> None:
     vast = ac.placeholder((2**50,), "A", "int8")
     dag = ComputeDAG([vast, ac.compute((2**50,), lambda i: vast[i], "C")])
     with pytest.raises(MeasureError, match=r"take 2\.1e\+06 GiB.*tune it at a smaller size"):
-        drawn_data(dag, np.random.default_rng(0), {})
+        draw_data(dag, np.random.default_rng(0), {})
 
 
 def test_assertions_hold_of_what_is_drawn() -> None:
     root = ac.compute((64,), lambda i: ac.checked(ac.sqrt(X[i]), X[i] >= 0.0, "X >= 0"), "C")
-    inputs, _ = drawn_data(ComputeDAG([X, root]), np.random.default_rng(0), {})
+    inputs, _ = draw_data(ComputeDAG([X, root]), np.random.default_rng(0), {})
     assert inputs[0].min() > 0
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
     dag = taken(lambda a: I[a] * I[a] + 50)
     with pytest.raises(MeasureError, match="no data that fits the definition can be drawn"):
-        drawn_data(dag, np.random.default_rng(0), {})
+        draw_data(dag, np.random.default_rng(0), {})
 
 
 def test_boards_get_places_that_there_are() -> None:
@@ -321,7 +321,7 @@ def test_random_gathers_are_drawn() -> None:
     for seed in range(60):
         case = gather(seed)
         try:
-            drawn_data(case.dag, np.random.default_rng(seed), {})
+            draw_data(case.dag, np.random.default_rng(seed), {})
         except MeasureError:
             refused += 1
             assert case.title.startswith(("_twice", "_computed", "_checked"))

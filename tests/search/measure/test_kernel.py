@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from ansorc.search.measure.kernel import ALIGNMENT, GuardedArray, guarded_copy
+from ansorc.search.measure.kernel import ALIGNMENT, GuardedArray, copy_guarded
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5, 11), (1024,), (1025,), (1 << 20,)])
@@ -42,7 +42,7 @@ def test_poison_is_nan_and_a_value_no_kernel_leaves() -> None:
 
 def test_a_copy_has_the_content_and_refuses_numpy_writes() -> None:
     source = np.arange(12, dtype=np.float32).reshape(3, 4)
-    copy = guarded_copy(source)
+    copy = copy_guarded(source)
     assert (copy.array == source).all()
     with pytest.raises(ValueError, match="read-only"):
         copy.array[0, 0] = 1
@@ -50,7 +50,7 @@ def test_a_copy_has_the_content_and_refuses_numpy_writes() -> None:
 
 STRAY = """
 import ctypes, numpy as np
-from ansorc.search.measure.kernel import GuardedArray, guarded_copy
+from ansorc.search.measure.kernel import GuardedArray, copy_guarded
 memory = {memory}
 ctypes.memset(memory.array.ctypes.data + {offset}, 0, 1)
 """
@@ -59,7 +59,7 @@ ctypes.memset(memory.array.ctypes.data + {offset}, 0, 1)
 @pytest.mark.parametrize(
     ("memory", "offset"),
     [
-        ("guarded_copy(np.zeros(1000, np.float32))", 0),
+        ("copy_guarded(np.zeros(1000, np.float32))", 0),
         ("GuardedArray((1024,), np.dtype('float32'))", 4096),
         ("GuardedArray((1024,), np.dtype('float32'))", -1),
     ],

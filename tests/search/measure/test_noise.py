@@ -58,7 +58,7 @@ class Machine:
 
 
 def timed(machine: Machine, share: float, far_s: float = 1.0, credit_s: float = 0.0) -> float:
-    seconds, is_slow = machine.budget(share, credit_s).timed(machine.sample, far_s)
+    seconds, is_slow = machine.budget(share, credit_s).sample_quietly(machine.sample, far_s)
     assert not is_slow
     return seconds[0]
 
@@ -113,7 +113,7 @@ def test_one_program_waits_no_longer_than_it_may() -> None:
     machine = Machine(disturbed=((0.5, 1e9),))
     budget = machine.budget(10.0, 100.0, longest_s=2.0)
     begin = machine.now
-    budget.timed(machine.sample, 1.0)
+    budget.sample_quietly(machine.sample, 1.0)
     assert machine.now - begin == pytest.approx(2.0, abs=0.01)
     assert len(machine.samples) == 1
 
@@ -164,7 +164,7 @@ def test_the_time_spent_on_waiting_is_a_share_of_all_time() -> None:
     machine = Machine(disturbed=((0.5, 1e9),))
     budget = machine.budget(0.1)
     for _ in range(1000):
-        budget.timed(machine.sample, 1.0)
+        budget.sample_quietly(machine.sample, 1.0)
     working = sum(machine.samples) + 1.0
     assert machine.now < 1.7 * working  # the probe itself takes 0.6 of such short programs
 
@@ -177,7 +177,7 @@ def test_timing_again_is_a_share_of_all_time_as_well() -> None:
     for _ in range(1000):
         start = machine.now + 2.5 * ALONE_S  # while the probe runs for the third time
         machine.disturbed = ((start, start + 2 * PROGRAM_S + 5 * ALONE_S),)
-        budget.timed(machine.sample, 1.0)
+        budget.sample_quietly(machine.sample, 1.0)
     again = len(machine.samples) - 1000
     assert 0 < again < 500
 
@@ -202,7 +202,7 @@ def test_a_slow_program_is_timed_again_unless_it_is_very_slow(best_s: float, cal
         found.append(machine.sample()[0][0])
         return [found[-1]], found[-1] > 1.5 * PROGRAM_S
 
-    again = machine.budget(0.1).timed(sample, best_s)
+    again = machine.budget(0.1).sample_quietly(sample, best_s)
     assert len(found) == calls
     assert again == ([found[-1]], calls == 1)
 

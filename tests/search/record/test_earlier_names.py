@@ -12,7 +12,7 @@ import pytest
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import Step, lower, replay, steps_to_json
 from ansorc.search.measure import ProgramText
-from ansorc.search.programs import compile_program, recorded_program
+from ansorc.search.programs import compile_program, program_of_record
 from ansorc.search.record import Record, Records, export_lines, import_lines
 from ansorc.search.record.schema import SET_ASIDE
 from ansorc.search.task import Task
@@ -70,12 +70,12 @@ def test_what_was_recorded_is_built_for_other_names(earlier: Path, name: str) ->
 
 
 def steps_of(task: Task, record: Record) -> tuple[Step, ...]:
-    return recorded_program(task, record).steps
+    return program_of_record(task, record).steps
 
 
 def run(task: Task, record: Record) -> None:
     """Build a recorded program and compare its results with the reference."""
-    program = recorded_program(task, record)
+    program = program_of_record(task, record)
     module = compile_program(task, program)
     rng = np.random.default_rng(0)
     values = {b.name: rng.uniform(-1, 1, b.shape).astype(np.float32) for b in task.dag.inputs}
@@ -101,7 +101,7 @@ def test_lines_of_an_earlier_version_are_translated(earlier: Path, tmp_path: Pat
     for fields in lines:
         if "task" in fields and fields["task"] in tasks:
             record = Record.from_json(fields)
-            own = recorded_program(tasks[record.task_key], record).steps
+            own = program_of_record(tasks[record.task_key], record).steps
             fields["steps"] = steps_to_json(own)
             del fields["names"]
     (tmp_path / "old.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))

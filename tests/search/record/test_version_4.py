@@ -11,7 +11,7 @@ import pytest
 from ansorc.schedule import lower, replay
 from ansorc.search.machines import ThisMachine
 from ansorc.search.options import SearchOptions
-from ansorc.search.programs import recorded_program
+from ansorc.search.programs import program_of_record
 from ansorc.search.record import Environment, Record, Records, current_environment, schema
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tuning_run import TuningRun
@@ -58,7 +58,7 @@ def test_everything_that_it_holds_is_read(path: Path) -> None:
             assert best.median_s == FASTEST_S
             assert records.is_winner(best)
             for record in found:
-                lower(replay(task.dag, recorded_program(task, record).steps))
+                lower(replay(task.dag, program_of_record(task, record).steps))
     assert version_of(path) == schema.SCHEMA_VERSION
 
 

@@ -15,10 +15,12 @@ from ansorc.schedule.steps import Reorder, Split
 from ansorc.search.cpu.rules import cpu_rules
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.options import PAPER, SearchOptions
-from ansorc.search.proposals import checked_space
+from ansorc.search.proposals import make_checked_space
 from ansorc.search.sketch import PartialSketch, SketchRule, Verdict, generate, rule_name
 from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.user_rules import USER_RULES
 from ansorc.search.space import sketch_rules, steps
+from ansorc.search.space.user_rules import list_built_in_names
 from ansorc.search.tune import tune_task
 from tests.search.small_dags import TARGET, check_meaning, matmul, two_matmuls
 from tests.search.small_tasks import options as tune_options
@@ -89,6 +91,28 @@ def test_rules_are_asked_in_the_order_that_was_asked_for() -> None:
     assert [rule_name(rule) for rule in sketch_rules()] == expected
 
 
+@pytest.mark.parametrize(
+    ("earlier", "name"),
+    [
+        ("SumInParts", "SplitK"),
+        ("TilingInBlocks", "FuseInterleavedConsumer"),
+        ("TilingInLanes", "LaneReductionTiling"),
+        ("TilingWithRows", "FuseRowReductions"),
+        ("TilingWithTerms", "FuseProductChain"),
+    ],
+)
+def test_the_rule_after_it_may_be_named_as_in_earlier_versions(earlier: str, name: str) -> None:
+    assert name in list_built_in_names()
+    ac.register_sketch_rule("columns", InColumns(), before=earlier)
+    assert USER_RULES["columns"].before == name
+
+
+def test_an_own_rule_may_have_the_name_of_one_of_an_earlier_version() -> None:
+    ac.register_sketch_rule("SumInParts", InColumns())
+    ac.register_sketch_rule("columns", InColumns(), before="SumInParts")
+    assert [rule_name(rule) for rule in sketch_rules()][:2] == ["columns", "SumInParts"]
+
+
 def test_a_rule_may_keep_the_others_from_being_asked() -> None:
     ac.register_sketch_rule("columns", InColumns(Verdict.APPLY_AND_STOP))
     assert names_of(two_matmuls(8)) == ["columns of E, columns of C"]
@@ -107,7 +131,7 @@ def test_a_rule_of_the_same_name_is_replaced() -> None:
 
 def test_programs_of_a_users_rule_are_right() -> None:
     ac.register_sketch_rule("columns", InColumns())
-    space = checked_space(TASK, OPTIONS)
+    space = make_checked_space(TASK, OPTIONS)
     own = [sketch for sketch in space.sketches if "columns" in sketch.name]
     assert own
     assert not space.failures
@@ -195,9 +219,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_faulty_rule_costs_its_own_sketches_only(fault: str) -> None:
-    usual = checked_space(TASK, OPTIONS)
+    usual = make_checked_space(TASK, OPTIONS)
     ac.register_sketch_rule("mine", Faulty(fault))
-    space = checked_space(TASK, OPTIONS)
+    space = make_checked_space(TASK, OPTIONS)
     assert {s.steps for s in space.sketches} == {s.steps for s in usual.sketches}
     assert {failure.rule for failure in space.failures} == {"mine"}
     assert FAULTS[fault] in space.failures[0].reason

@@ -22,7 +22,7 @@ from ansorc.search.cpu.rules import RULES
 from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.default import default_steps
 from ansorc.search.sketch import Sketch, generate, place_stages
-from ansorc.search.sketch.windows import DEPTHS, moved_axes
+from ansorc.search.sketch.windows import DEPTHS, find_moved_axes
 from ansorc.search.space.genes import steps
 from tests.schedule.meaning import keeps_the_meaning
 from tests.search.small_dags import ZEN3
@@ -117,8 +117,8 @@ def test_windows_reach_along_the_axes_of_all_sources() -> None:
     down = ac.compute((3, 38, 38), lambda c, i, j: across[c, i, j] + across[c, i + 2, j], name="Y")
     turned = ac.compute((38, 3, 38), lambda i, c, j: down[c, i, j] * 2.0, name="Z")
     state = replay(ComputeDAG([data, turned]).plain, ())
-    assert moved_axes(state, state.stage("Y"), {}) == {"i"}
-    assert moved_axes(state, state.stage("Z"), {}) == {"i"}
+    assert find_moved_axes(state, state.stage("Y"), {}) == {"i"}
+    assert find_moved_axes(state, state.stage("Z"), {}) == {"i"}
 
 
 def test_sources_read_at_places_that_are_cut_off_are_computed_in_tiles() -> None:

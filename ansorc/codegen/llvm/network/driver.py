@@ -26,7 +26,7 @@ from ansorc.target import Target
 _CLOCK_MONOTONIC = 1
 _MADV_DONTNEED, _MADV_HUGEPAGE, _MADV_NOHUGEPAGE = 4, 14, 15
 _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
-"""Of Linux; one that it does not know it refuses, which changes no result."""
+"""Numbers of Linux; a kernel that does not know one refuses it, which changes no result."""
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
 _STEP_PAGES, _SLOW_NS = 4, 2_000_000
 """Huge pages that are made at a time, and what one may take: small ones for as many bytes take 0.7
@@ -93,12 +93,12 @@ def weights_symbol(plan: NetworkPlan) -> str:
     return f"{plan.weights_owner or plan.name}.weights"
 
 
-def derived_symbol(plan: NetworkPlan) -> str:
+def symbol_of_derived(plan: NetworkPlan) -> str:
     """Return the name of the first byte of the weights that are made at load."""
     return f"{plan.weights_owner or plan.name}.derived"
 
 
-def bound_symbol(plan: NetworkPlan, number: int) -> str:
+def symbol_of_bound(plan: NetworkPlan, number: int) -> str:
     """Return the name of the first byte of a weight that lies elsewhere in the process."""
     return f"{plan.name}.bound{number}"
 
@@ -133,7 +133,7 @@ def emit_driver(
         module.declare(f"@{weights_symbol(plan)} = external constant i8, align 64")
     made = plan.derived.nbytes + moved
     if made:
-        module.declare(f"@{derived_symbol(plan)} = external global i8, align 64")
+        module.declare(f"@{symbol_of_derived(plan)} = external global i8, align 64")
     if made and prepares:
         module.functions.append(_preparation(module, plan, moved))
     for is_timed in (False, True):
@@ -161,7 +161,7 @@ def _preparation(module: ModuleWriter, plan: NetworkPlan, moved: int) -> str:
     for number, packer in enumerate(plan.derived.packers, len(plan.kernels)):
         numbers[id(packer)] = number
         _declare_kernel(module, plan, number, packer)
-    made = f"@{derived_symbol(plan)}", plan.derived.nbytes + moved
+    made = f"@{symbol_of_derived(plan)}", plan.derived.nbytes + moved
     _write_advice(writer, *made, _MADV_HUGEPAGE)
     if moved and made[1] >= _HUGE_PAGE_BYTES:
         begin, length = _pages_inside(writer, *made)
@@ -169,7 +169,7 @@ def _preparation(module: ModuleWriter, plan: NetworkPlan, moved: int) -> str:
         module.declare("declare i64 @llvm.umin.i64(i64, i64)")
         writer.line(f"call void @{plan.name}.populate(ptr {begin}, i64 {length})")
     for offset, weight in plan.derived.weights.items():
-        places = (weights_symbol(plan), weight.source), (derived_symbol(plan), offset)
+        places = (weights_symbol(plan), weight.source), (symbol_of_derived(plan), offset)
         operands = [
             f"ptr {writer.emit(f'getelementptr inbounds i8, ptr @{symbol}, i64 {start}')}"
             for symbol, start in places
@@ -194,7 +194,7 @@ def _write_move(writer: FunctionWriter, plan: NetworkPlan, size: int) -> None:
 
 
 def _move_function(writer: FunctionWriter, plan: NetworkPlan) -> str:
-    base = f"ptr @{derived_symbol(plan)}"
+    base = f"ptr @{symbol_of_derived(plan)}"
     return writer.emit(f"getelementptr inbounds i8, {base}, i64 {plan.derived.nbytes}")
 
 
@@ -361,10 +361,10 @@ def _pointer(writer: FunctionWriter, plan: NetworkPlan, slot: BufferSlot) -> str
         case PlaceKind.WEIGHTS:
             return writer.emit(f"getelementptr inbounds i8, ptr %weights, i64 {slot.offset}")
         case PlaceKind.DERIVED:
-            base = f"ptr @{derived_symbol(plan)}"
+            base = f"ptr @{symbol_of_derived(plan)}"
             return writer.emit(f"getelementptr inbounds i8, {base}, i64 {slot.offset}")
         case PlaceKind.BOUND:
-            symbol = f"@{bound_symbol(plan, slot.offset)}"
+            symbol = f"@{symbol_of_bound(plan, slot.offset)}"
             writer.module.declare(f"{symbol} = external constant i8, align 64")
             return symbol
 

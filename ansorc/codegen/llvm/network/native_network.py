@@ -8,12 +8,12 @@ from dataclasses import replace
 from ansorc.codegen.llvm.binding import compile_object, link_object_code
 from ansorc.codegen.llvm.network.dispatch import emit_dispatch
 from ansorc.codegen.llvm.network.driver import (
-    bound_symbol,
-    derived_symbol,
     emit_driver,
     file_prefix,
     kernel_prefix,
     prepare_symbol,
+    symbol_of_bound,
+    symbol_of_derived,
     weights_symbol,
 )
 from ansorc.codegen.llvm.opener import NativeNetwork
@@ -55,7 +55,9 @@ def network_objects(
     ]
     driver = emit_driver(plan, target, file_digest, prepares=prepares, moved=moved)
     files = [compile_object(driver, target), *kernels]
-    made = DerivedSection(derived_symbol(plan), plan.derived.nbytes + moved, prepare_symbol(plan))
+    made = DerivedSection(
+        symbol_of_derived(plan), plan.derived.nbytes + moved, prepare_symbol(plan)
+    )
     return NetworkObjects(files, weights_symbol(plan), file_prefix(plan), made)
 
 
@@ -90,9 +92,9 @@ def load_plan(plan: NetworkPlan, target: Target) -> NativeNetwork:
     weights, derived = plan.weights.array(), plan.derived.memory()
     symbols = {weights_symbol(plan): weights.ctypes.data} if weights.nbytes else {}
     if derived.nbytes:
-        symbols[derived_symbol(plan)] = derived.ctypes.data
+        symbols[symbol_of_derived(plan)] = derived.ctypes.data
     for number, weight in enumerate(plan.bound):
-        symbols[bound_symbol(plan, number)] = weight.array.ctypes.data
+        symbols[symbol_of_bound(plan, number)] = weight.array.ctypes.data
     if plan.needs_runtime:
         symbols |= runtime_symbols()
     code = link_object_code(network_objects(plan, target).files, symbols)

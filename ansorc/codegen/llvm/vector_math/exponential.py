@@ -42,14 +42,14 @@ table of so many entries leads; from bench/minimax.py."""
 
 def exp(w: VectorWriter, x: str) -> str:
     """Return e**x; it overflows to infinity and underflows gradually."""
-    x = _bound(w, x, *_range(w))
+    x = _clamp(w, x, *_range(w))
     r, n, bits = _reduce(w, x, 2 * w.shape.bias, w.shape.table)
     return scale(w, _power(w, _small(w, r), bits), n, bits)
 
 
 def exp2(w: VectorWriter, x: str) -> str:
     """Return 2**x, exact where x is an integer."""
-    return exp2_of_sum(w, _bound(w, x, -1.2 * w.shape.bias, 1.01 * w.shape.bias), None)
+    return exp2_of_sum(w, _clamp(w, x, -1.2 * w.shape.bias, 1.01 * w.shape.bias), None)
 
 
 def exp2_of_sum(w: VectorWriter, high: str, low: str | None) -> str:
@@ -111,7 +111,7 @@ def scale(w: VectorWriter, value: str, n: str, bits: str) -> str:
     return w.mul(w.mul(value, w.power_of_two(first)), w.power_of_two(second))
 
 
-def _bound(w: VectorWriter, x: str, low: float, high: float) -> str:
+def _clamp(w: VectorWriter, x: str, low: float, high: float) -> str:
     """Return `x`, not beyond these bounds unless `scale` takes an n of any size."""
     return x if w.shape.has_scale else w.at_least(w.at_most(x, high), low)
 

@@ -33,7 +33,7 @@ class MathFunction(NamedTuple):
     definition: str
     declarations: tuple[str, ...]
     instructions: int
-    """Of its code; 0 where it has branches, so that it cannot be written in place."""
+    """The instructions of its code; 0 where it has branches, and so cannot be written in place."""
 
 
 @lru_cache(maxsize=256)

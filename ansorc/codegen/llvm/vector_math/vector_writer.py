@@ -14,7 +14,7 @@ class VectorShape:
     """The types that the code of a math function depends on."""
 
     bits: int
-    """Of an element: 32 or 64."""
+    """The bits of an element: 32 or 64."""
     lanes: int
     has_fma: bool
     has_scale: bool

@@ -10,7 +10,7 @@ from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _RAW, _CAPPED, _MASKED, _PROBABILITIES = range(4)
-"""What the fourth output is."""
+"""The values of the attribute that chooses the fourth output."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Heads:
         return Heads(call.add("reshape", [name], shape=parts), parts, is_flat=True)
 
     @staticmethod
-    def joined(call: NodeCall, past: str, new: Heads) -> Heads:
+    def join(call: NodeCall, past: str, new: Heads) -> Heads:
         """Return heads behind those of earlier calls, [b, heads, n, d]."""
         name = call.add("concat", [past, new.split(call)], axis=2)
         return Heads(name, call.builder.type(name).shape, is_flat=False)
@@ -65,7 +65,11 @@ class Heads:
 
 
 def _attention(call: NodeCall) -> Sequence[Value]:
-    query, key, value = _heads(call, 0, "q_num_heads"), _cached(call, 1, 4), _cached(call, 2, 5)
+    query, key, value = (
+        _heads(call, 0, "q_num_heads"),
+        _append_to_past(call, 1, 4),
+        _append_to_past(call, 2, 5),
+    )
     if query.count % key.count or key.count != value.count:
         call.refuse(f"{query.count} heads of queries do not fit {key.count} of keys and values")
     scale = call.attribute("scale")
@@ -74,7 +78,7 @@ def _attention(call: NodeCall) -> Sequence[Value]:
     mode, outputs = _mode(call), call.node.outputs
     wants_scores = len(outputs) > 3 and bool(outputs[3])
     scores_out, probabilities = _probabilities(call, scores, mode)
-    result = mixed_values(call, probabilities, query, value)
+    result = mix_values(call, probabilities, query, value)
     results: list[Value] = [result, "", "", ""]
     if len(outputs) > 1:
         results[1], results[2] = key.split(call), value.split(call)
@@ -93,12 +97,12 @@ def _heads(call: NodeCall, index: int, attribute: str) -> Heads:
     return Heads.flat(call, name, count)
 
 
-def _cached(call: NodeCall, index: int, past: int) -> Heads:
+def _append_to_past(call: NodeCall, index: int, past: int) -> Heads:
     """Keys or values, behind those of earlier calls."""
     heads = _heads(call, index, "kv_num_heads")
     if not call.has(past):
         return heads
-    return Heads.joined(call, call.input(past), heads)
+    return Heads.join(call, call.input(past), heads)
 
 
 def scores_of(call: NodeCall, query: Heads, key: Heads, factor: float) -> str:
@@ -113,7 +117,7 @@ def scores_of(call: NodeCall, query: Heads, key: Heads, factor: float) -> str:
     return call.add("reshape", [products], shape=shape)
 
 
-def mixed_values(call: NodeCall, shares: str, query: Heads, value: Heads) -> str:
+def mix_values(call: NodeCall, shares: str, query: Heads, value: Heads) -> str:
     """Return the values by their shares, in the form that the queries came in."""
     batch, heads, width = query.shape[0], query.count, value.shape[3]
     letters = "hg" if heads != value.count else "h"

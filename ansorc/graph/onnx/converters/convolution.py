@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.onnx.converters.window import (
-    cropped,
+    crop,
     each,
     kernel_of,
     padding,
-    shared,
     spatial_rank,
+    split_margins,
 )
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
@@ -21,7 +21,7 @@ def convolution(call: NodeCall) -> str:
     rank = spatial_rank(call)
     kernel = kernel_of(call)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
-    data, margins = cropped(call, padding(call, kernel, stride, dilation))
+    data, margins = crop(call, padding(call, kernel, stride, dilation))
     result = call.add(
         f"conv{rank}d", [data, call.input(1)], stride=stride, dilation=dilation,
         padding=margins, groups=call.attribute("group", 1), layout=LAYOUTS[rank],
@@ -33,7 +33,7 @@ def _conv_transpose(call: NodeCall) -> str:
     rank = spatial_rank(call)
     stride, dilation = each(call, "strides", rank), each(call, "dilations", rank)
     extra = list(call.attribute("output_padding") or [0] * rank)[:rank]
-    margins, weight = _transposed_margins(call, stride, dilation, extra), call.input(1)
+    margins, weight = _margins_of_transposed(call, stride, dilation, extra), call.input(1)
     if max(dilation) > 1:
         weight = call.add("dilate", [weight], steps=[1, 1, *dilation])
     result = call.add(
@@ -48,7 +48,7 @@ def _conv_transpose(call: NodeCall) -> str:
     return _with_bias(call, result, 2)
 
 
-def _transposed_margins(
+def _margins_of_transposed(
     call: NodeCall, stride: list[int], dilation: list[int], extra: list[int]
 ) -> list[int]:
     """The margins that a transposed convolution loses, before and after."""
@@ -63,7 +63,7 @@ def _transposed_margins(
         stride[d] * (inputs[d] - 1) + extra[d] + (kernel[d] - 1) * dilation[d] + 1 - size[d]
         for d in range(rank)
     ]
-    cut = shared([max(0, total) for total in totals], larger_last=automatic == "SAME_UPPER")
+    cut = split_margins([max(0, total) for total in totals], larger_last=automatic == "SAME_UPPER")
     more = [
         min(0, total) for total in totals
     ]  # what the size asks for beyond the window: at the end

@@ -18,10 +18,10 @@ _LONGEST_CHAIN = 16
 
 def _plain(operator: str) -> Converter:
     """A node with the inputs of an operator of graphs, and no attributes."""
-    return lambda call: call.add(operator, _aligned(call))
+    return lambda call: call.add(operator, _align_inputs(call))
 
 
-def _aligned(call: NodeCall) -> list[str]:
+def _align_inputs(call: NodeCall) -> list[str]:
     """The inputs; before opset 7 the second is broadcast from the dimension `axis` on."""
     axis = call.attribute("axis") if call.opset < 7 else None
     if axis is None or call.count < 2:
@@ -36,7 +36,7 @@ def _of_integers(floats: str, integers: str) -> Converter:
 
     def convert(call: NodeCall) -> str:
         is_float = call.type(0).dtype.is_float
-        return call.add(floats if is_float else integers, _aligned(call))
+        return call.add(floats if is_float else integers, _align_inputs(call))
 
     return convert
 
@@ -55,16 +55,16 @@ def _chain(operator: str) -> Converter:
     """One node for each input after the first, joined in halves where there are many."""
 
     def convert(call: NodeCall) -> str:
-        def joined(first: int, last: int) -> str:
+        def join(first: int, last: int) -> str:
             if last - first > _LONGEST_CHAIN:
                 middle = (first + last) // 2
-                return call.add(operator, [joined(first, middle), joined(middle, last)])
+                return call.add(operator, [join(first, middle), join(middle, last)])
             result = call.input(first)
             for index in range(first + 1, last):
                 result = call.add(operator, [result, call.input(index)])
             return result
 
-        return joined(0, call.count)
+        return join(0, call.count)
 
     return convert
 
@@ -129,14 +129,14 @@ def _as(call: NodeCall, name: str, kind: DType) -> str:
 
 
 def _cast(call: NodeCall) -> str:
-    return _converted(call, numpy_name(call.attribute("to")))
+    return _convert_input(call, numpy_name(call.attribute("to")))
 
 
 def _cast_like(call: NodeCall) -> str:
-    return _converted(call, str(call.type(1).dtype))
+    return _convert_input(call, str(call.type(1).dtype))
 
 
-def _converted(call: NodeCall, name: str) -> str:
+def _convert_input(call: NodeCall, name: str) -> str:
     """Input 0 as `name`: floats of 16 bits, which are computed in float32, are rounded here."""
     if name not in _COMPUTED_IN_FLOAT32:
         return _as(call, call.input(0), dtype(name))
@@ -173,7 +173,7 @@ def _isinf(call: NodeCall) -> str:
 
 def _dropout(call: NodeCall) -> list[str | np.ndarray]:
     ratio = call.value(1) if call.has(1) else np.asarray(call.attribute("ratio", 0.5))
-    training = call.known(2, "whether it trains") if call.has(2) else np.asarray(False)
+    training = call.require_known(2, "whether it trains") if call.has(2) else np.asarray(False)
     if training.item() and (ratio is None or ratio.item() != 0):
         call.refuse("it is in training mode; export the network for inference")
     return [call.input(0), np.ones(call.type(0).shape, np.bool_)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.node_call import Converter, NodeCall
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 from ansorc.graph.sorting import add_top_k
 from ansorc.ir.aligned import Array
 
@@ -20,10 +20,10 @@ def _gather(call: NodeCall) -> Value:
     known = call.value(1)
     if known is None:
         return call.add("take", [call.input(0), call.input(1)], axis=axis, mode="from_end")
-    return _taken(call, axis, known)
+    return _take_known(call, axis, known)
 
 
-def _taken(call: NodeCall, axis: int, known: Array) -> Value:
+def _take_known(call: NodeCall, axis: int, known: Array) -> Value:
     """Add the elements at places along `axis` that are known: a slice, where they are in a row."""
     shape = call.type(0).shape
     places = np.where(known < 0, known + shape[axis], known).astype(np.int64)
@@ -35,7 +35,7 @@ def _taken(call: NodeCall, axis: int, known: Array) -> Value:
         return call.add("take", inputs, axis=axis, mode="clip")
     ranges = [range(extent) for extent in shape]
     ranges[axis] = row
-    part = sliced(call.builder, call.input(0), ranges)
+    part = add_slice(call.builder, call.input(0), ranges)
     new = [*shape[:axis], *places.shape, *shape[axis + 1 :]]
     if not isinstance(part, str):
         return part.reshape(new)
@@ -106,10 +106,10 @@ def _top_k(call: NodeCall) -> Sequence[Value]:
 
 
 def _compress(call: NodeCall) -> Value:
-    condition = np.flatnonzero(call.known(1, "the condition"))
+    condition = np.flatnonzero(call.require_known(1, "the condition"))
     axis = call.attribute("axis")
     if axis is not None:
-        return _taken(call, call.axis(axis, call.rank(0)), condition)
+        return _take_known(call, call.axis(axis, call.rank(0)), condition)
     flat = call.add("reshape", [call.input(0)], shape=[call.type(0).elements])
     if condition.size and condition[-1] >= call.type(0).elements:
         call.refuse(f"its condition chooses element {condition[-1]}, which there is not")

@@ -23,10 +23,10 @@ _ACTIVATIONS: Sequence[tuple[str, str, Sequence[tuple[str, float]]]] = (
     ("Elu", "elu", (("alpha", 1.0),)),
     ("ThresholdedRelu", "thresholded_relu", (("alpha", 1.0),)),
 )
-"""What a fused activation is called, its operator, and the numbers that it has, with defaults."""
+"""Fused activations: the name, the operator, and the numbers with their defaults."""
 
 
-def activated(call: NodeCall, data: str, numbers: Sequence[float]) -> str:
+def add_activation(call: NodeCall, data: str, numbers: Sequence[float]) -> str:
     """Add the activation that is fused into a node, of which `numbers` are the parameters."""
     name = str(call.attribute("activation", ""))
     if not name:
@@ -48,14 +48,14 @@ def _fused_conv(call: NodeCall) -> str:
     result = convolution(call)
     if call.has(3):
         result = call.add("add", [result, call.input(3)])
-    return activated(call, result, call.attribute("activation_params") or ())
+    return add_activation(call, result, call.attribute("activation_params") or ())
 
 
 def _fused_gemm(call: NodeCall) -> str:
     names = [f"activation_{part}" for part in ("alpha", "beta", "gamma")]
     given = [call.attribute(part) for part in names]
     numbers = [part for part in given if part is not None]
-    return activated(call, gemm_with_bias(call), numbers)
+    return add_activation(call, gemm_with_bias(call), numbers)
 
 
 def _bias_gelu(call: NodeCall) -> str:
@@ -110,7 +110,7 @@ def _fused_matmul_activation(call: NodeCall) -> str:
     given = [call.attribute(part) for part in names]
     if call.attribute("activation_axis") is not None:
         call.refuse("an activation along an axis is not supported")
-    return activated(call, _fused_matmul(call), [part for part in given if part is not None])
+    return add_activation(call, _fused_matmul(call), [part for part in given if part is not None])
 
 
 def _gemm_fast_gelu(call: NodeCall) -> str:
@@ -154,7 +154,7 @@ def _with_total(call: NodeCall, result: str, total: str) -> Sequence[Value]:
 
 
 def _group_norm(call: NodeCall) -> str:
-    return _normalised_groups(call, call.input(0))
+    return _add_group_norm(call, call.input(0))
 
 
 def _skip_group_norm(call: NodeCall) -> Sequence[Value]:
@@ -167,10 +167,10 @@ def _skip_group_norm(call: NodeCall) -> Sequence[Value]:
         if not call.attribute("channels_last", 1):
             call.refuse("it has a bias and channels that do not lie last")
         total = call.add("add", [total, call.input(4)])
-    return [_normalised_groups(call, total), total][: len(call.node.outputs)]
+    return [_add_group_norm(call, total), total][: len(call.node.outputs)]
 
 
-def _normalised_groups(call: NodeCall, data: str) -> str:
+def _add_group_norm(call: NodeCall, data: str) -> str:
     layout = "NHWC" if call.attribute("channels_last", 1) else "NCHW"
     result = call.add(
         "group_norm", [data, call.input(1), call.input(2)], groups=call.attribute("groups"),

@@ -10,17 +10,17 @@ import numpy as np
 
 from ansorc.graph.importing.integer_products import integer_product
 from ansorc.graph.importing.values import Value
-from ansorc.graph.onnx.converters.attention import Heads, mixed_values, scores_of
+from ansorc.graph.onnx.converters.attention import Heads, mix_values, scores_of
 from ansorc.graph.onnx.converters.quantized import integers
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _FILTER = -10000.0
-"""What is added to scores that a mask rules out, unless an attribute says another number."""
+"""The number added to masked scores, unless an attribute gives another."""
 
 
 def _multi_head(call: NodeCall) -> Sequence[Value]:
     heads = int(call.attribute("num_heads"))
-    query, key, value = _projected(call, heads)
+    query, key, value = _project(call, heads)
     query, key, value = _with_bias(call, [query, key, value])
     _refuse_shared_buffers(call, (8, 9))
     past = 0
@@ -29,11 +29,11 @@ def _multi_head(call: NodeCall) -> Sequence[Value]:
     if call.has(6):
         past = call.type(6).shape[2]
         key, value = (
-            Heads.joined(call, call.input(index), heads_now)
+            Heads.join(call, call.input(index), heads_now)
             for index, heads_now in ((6, key), (7, value))
         )
-    mask = _added_mask(call, 4, 5, (query.shape[0], query.length, key.length))
-    scores, result = _attended(call, query, key, value, mask, past)
+    mask = _add_masks(call, 4, 5, (query.shape[0], query.length, key.length))
+    scores, result = _attend(call, query, key, value, mask, past)
     outputs: list[Value] = [result, "", "", scores]
     if len(call.node.outputs) > 1:
         outputs[1], outputs[2] = key.split(call), value.split(call)
@@ -83,12 +83,12 @@ def _self_attention(call: NodeCall, product: str, places: Sequence[int]) -> Sequ
         past = shape[3]
         earlier = [call.add("squeeze", [_part(call, state, 0, n, n + 1)], axis=0) for n in range(2)]
         key, value = (
-            Heads.joined(call, name, tensor)
+            Heads.join(call, name, tensor)
             for name, tensor in zip(earlier, (key, value), strict=True)
         )
     extent = (query.shape[0], query.length, key.length)
-    mask = _added_mask(call, mask_place, bias_place, extent)
-    _, result = _attended(call, query, key, value, mask, past)
+    mask = _add_masks(call, mask_place, bias_place, extent)
+    _, result = _attend(call, query, key, value, mask, past)
     if len(call.node.outputs) < 2:
         return [result]
     if key.shape[3] != value.shape[3]:
@@ -96,7 +96,7 @@ def _self_attention(call: NodeCall, product: str, places: Sequence[int]) -> Sequ
     return [result, call.add("stack", [key.split(call), value.split(call)], axis=0)]
 
 
-def _attended(
+def _attend(
     call: NodeCall, query: Heads, key: Heads, value: Heads, mask: str, past: int
 ) -> tuple[str, str]:
     """The scores with their masks, and the values by the softmax of these."""
@@ -111,14 +111,14 @@ def _attended(
         added = np.where(later, np.finfo(np.float32).min, 0).astype(np.float32)
         scores = call.add("add", [scores, call.constant(added)])
     shares = call.add("softmax", [scores], axis=-1)
-    return scores, mixed_values(call, shares, query, value)
+    return scores, mix_values(call, shares, query, value)
 
 
 def _mask_value(call: NodeCall) -> float:
     return float(call.attribute("mask_filter_value", _FILTER))
 
 
-def _added_mask(
+def _add_masks(
     call: NodeCall, mask_place: int, bias_place: int, extent: tuple[int, int, int]
 ) -> str:
     """Return what mask and bias add to the scores [batch, heads, queries, keys]; "" if nothing."""
@@ -156,12 +156,12 @@ def _padding_mask(call: NodeCall, index: int, extent: tuple[int, int, int]) -> s
     return call.add("where", [kept, *values])
 
 
-def _projected(call: NodeCall, heads: int) -> tuple[Heads, Heads, Heads]:
+def _project(call: NodeCall, heads: int) -> tuple[Heads, Heads, Heads]:
     """Queries, keys and values, which may come packed in one or two tensors."""
     if call.rank(0) == 5:
         if call.has(1) or call.has(2):
             call.refuse("its queries, keys and values are packed; it needs no others")
-        query, key, value = _unpacked(call, 0, 3)
+        query, key, value = _unpack(call, 0, 3)
         return query, key, value
     query = Heads.flat(call, call.input(0), heads)
     if not call.has(1):
@@ -169,7 +169,7 @@ def _projected(call: NodeCall, heads: int) -> tuple[Heads, Heads, Heads]:
     if call.rank(1) == 5:
         if call.has(2):
             call.refuse("its keys and values are packed; it needs no others")
-        key, value = _unpacked(call, 1, 2)
+        key, value = _unpack(call, 1, 2)
         return query, key, value
     if call.rank(1) == 4:
         names = [call.input(index) for index in (1, 2)]
@@ -179,7 +179,7 @@ def _projected(call: NodeCall, heads: int) -> tuple[Heads, Heads, Heads]:
     return query, key, value
 
 
-def _unpacked(call: NodeCall, index: int, count: int) -> list[Heads]:
+def _unpack(call: NodeCall, index: int, count: int) -> list[Heads]:
     """Tensors [b, n, heads, d] that lie side by side in one, [b, n, heads, count, d]."""
     data, shape = call.input(index), call.type(index).shape
     if shape[3] != count:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ansorc.graph.importing.integer_products import integer_product, packed_product
+from ansorc.graph.importing.integer_products import add_packed_product, integer_product
 from ansorc.graph.importing.values import LAYOUTS
 from ansorc.graph.onnx.converters.quantized import INTEGERS, integers
 from ansorc.graph.onnx.converters.window import each, padding, with_last_windows
@@ -19,7 +19,7 @@ _FLAT_SOFTMAX_UNTIL = 13
 """Before that version a softmax is one over all dimensions from its axis on."""
 
 
-def dequantized(call: NodeCall, index: int) -> str:
+def dequantize(call: NodeCall, index: int) -> str:
     """Add what the numbers at a place mean, with the scale and the zero point behind them."""
     names = [call.input(p) for p in range(index, index + 3) if call.has(p)]
     for number in (index + 1, index + 2):
@@ -28,8 +28,8 @@ def dequantized(call: NodeCall, index: int) -> str:
     return call.add("dequantize", names, axis=-1)
 
 
-def quantized(call: NodeCall, data: str, index: int) -> str:
-    """Add numbers again, with the scale at `place` and the zero point behind it."""
+def quantize(call: NodeCall, data: str, index: int) -> str:
+    """Add numbers again, with the scale at `index` and the zero point behind it."""
     kind = call.type(index + 1).dtype.name if call.has(index + 1) else call.type(0).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")
@@ -42,14 +42,14 @@ def quantized(call: NodeCall, data: str, index: int) -> str:
 
 def _of_one(compute: Callable[[NodeCall, str], str]) -> Converter:
     """An operator on one tensor: data, scale, zero point, and those of the result."""
-    return lambda call: quantized(call, compute(call, dequantized(call, 0)), 3)
+    return lambda call: quantize(call, compute(call, dequantize(call, 0)), 3)
 
 
 def _of_two(operator: str) -> Converter:
     """An operator on two tensors, each with its scale and zero point, and those of the result."""
 
     def convert(call: NodeCall) -> str:
-        return quantized(call, call.add(operator, [dequantized(call, 0), dequantized(call, 3)]), 6)
+        return quantize(call, call.add(operator, [dequantize(call, 0), dequantize(call, 3)]), 6)
 
     return convert
 
@@ -134,7 +134,7 @@ def _window(call: NodeCall, *, is_last: bool) -> _Window:
 
 
 def _concat(call: NodeCall) -> str:
-    parts = [dequantized(call, index) for index in range(2, call.count, 3)]
+    parts = [dequantize(call, index) for index in range(2, call.count, 3)]
     rank = len(call.builder.type(parts[0]).shape)
     axis = call.axis(call.attribute("axis"), rank)
     joined = call.add("concat", parts, axis=axis) if len(parts) > 1 else parts[0]
@@ -143,8 +143,8 @@ def _concat(call: NodeCall) -> str:
 
 
 def _where(call: NodeCall) -> str:
-    given = [call.input(0), dequantized(call, 1), dequantized(call, 4)]
-    return quantized(call, call.add("where", given), 7)
+    given = [call.input(0), dequantize(call, 1), dequantize(call, 4)]
+    return quantize(call, call.add("where", given), 7)
 
 
 def dynamic_product(
@@ -156,7 +156,7 @@ def dynamic_product(
     one for each column.
     """
     values, own_scale, start = call.builder.add_many("quantize_by_range", [data], ("", "", ""))
-    total = packed_product(call, values, start, weight, zero)
+    total = add_packed_product(call, values, start, weight, zero)
     factor = call.add("multiply", [own_scale, scale])
     return call.add("multiply", [call.add("cast", [total], dtype="float32"), factor])
 

@@ -66,7 +66,7 @@ def _batch_norm_of_batch(call: NodeCall) -> Sequence[Value]:
 
 
 def _instance_norm(call: NodeCall) -> str:
-    return grouped(call, call.type(0).shape[1], [call.input(1), call.input(2)])
+    return normalize_groups(call, call.type(0).shape[1], [call.input(1), call.input(2)])
 
 
 def _group_norm(call: NodeCall) -> str:
@@ -77,10 +77,10 @@ def _group_norm(call: NodeCall) -> str:
         vectors = [call.add("reshape", [vector], shape=[groups, 1]) for vector in vectors]
         vectors = [call.add("broadcast_to", [vector], shape=[groups, each]) for vector in vectors]
         vectors = [call.add("reshape", [vector], shape=[channels]) for vector in vectors]
-    return grouped(call, groups, vectors)
+    return normalize_groups(call, groups, vectors)
 
 
-def grouped(call: NodeCall, groups: int, vectors: Sequence[str]) -> str:
+def normalize_groups(call: NodeCall, groups: int, vectors: Sequence[str]) -> str:
     """Return input 0, [n, c, …], normalised over each group, times and plus `vectors` [c]."""
     shape, data = call.type(0).shape, call.input(0)
     layout = {3: "NCL", 4: "NCHW", 5: "NCDHW"}.get(len(shape))

@@ -10,8 +10,8 @@ from ansorc.graph.importing.integer_products import (
     IntegerSums,
     integer_convolution,
     integer_product,
-    requantized,
-    shifted,
+    requantize,
+    subtract_zero_point,
     vector,
 )
 from ansorc.graph.importing.values import Value
@@ -22,7 +22,7 @@ from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.ir.aligned import Array
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
-"""What numbers are quantised to."""
+"""The dtypes that numbers are quantised to."""
 _SCALED = 3
 """Inputs of DequantizeLinear: numbers, scale and zero point."""
 _STORED = ("int8", "uint8", "int32")
@@ -36,17 +36,17 @@ def _quantize(call: NodeCall) -> str:
         kind = call.type(2).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"it quantises to {kind}; ansorc does so to {', '.join(INTEGERS)}")
-    return call.add("quantize", _given(call, 3), dtype=kind, **_blocks(call))
+    return call.add("quantize", _list_inputs(call, 3), dtype=kind, **_blocks(call))
 
 
 def _dequantize(call: NodeCall) -> str:
     if not call.type(0).dtype.is_integer:
         call.refuse(f"its input is {call.type(0).dtype}; ansorc dequantises integers")
-    return call.add("dequantize", _given(call, 3), **_blocks(call))
+    return call.add("dequantize", _list_inputs(call, 3), **_blocks(call))
 
 
-def _given(call: NodeCall, count: int) -> list[str]:
-    return [call.input(place) for place in range(count) if call.has(place)]
+def _list_inputs(call: NodeCall, count: int) -> list[str]:
+    return [call.input(index) for index in range(count) if call.has(index)]
 
 
 def _blocks(call: NodeCall) -> dict[str, object]:
@@ -64,7 +64,7 @@ def defer_dequantizing(call: NodeCall, result: Array) -> None:
 
     A product may then be one of the integers themselves; else the node is computed later.
     """
-    arrays = [call.value(place) for place in range(call.count)]
+    arrays = [call.value(index) for index in range(call.count)]
     parts = [
         (name, array)
         for name, array in zip(call.node.inputs, arrays, strict=True)
@@ -76,18 +76,18 @@ def defer_dequantizing(call: NodeCall, result: Array) -> None:
         call.builder.defer(result, "dequantize_constant", parts, axis=options["axis"])
 
 
-def integers(call: NodeCall, place: int, zero: int) -> Integers:
-    """Return the input at `place` with its zero point, the input `zero` if that is given."""
-    return Integers(_value(call, place), _optional(call, zero))
+def integers(call: NodeCall, index: int, zero: int) -> Integers:
+    """Return the input at `index` with its zero point, the input `zero` if that is given."""
+    return Integers(_value(call, index), _optional(call, zero))
 
 
-def _value(call: NodeCall, place: int) -> Value:
-    known = call.value(place)
-    return call.input(place) if known is None else known
+def _value(call: NodeCall, index: int) -> Value:
+    known = call.value(index)
+    return call.input(index) if known is None else known
 
 
-def _optional(call: NodeCall, place: int) -> Value | None:
-    return _value(call, place) if call.has(place) else None
+def _optional(call: NodeCall, index: int) -> Value | None:
+    return _value(call, index) if call.has(index) else None
 
 
 def _convolution(
@@ -109,7 +109,7 @@ def _convolution(
 
 def _conv_integer(call: NodeCall) -> str:
     sums = _convolution(call, (0, 1), (2, 3))
-    return sums.restored(call, sums.name)
+    return sums.restore_shape(call, sums.name)
 
 
 def _matmul_integer(call: NodeCall) -> str:
@@ -119,22 +119,22 @@ def _matmul_integer(call: NodeCall) -> str:
 def _qlinear_conv(call: NodeCall) -> str:
     sums = _convolution(call, (0, 3), (2, 5), 8)
     axes = [(1, sums.axis), (4, sums.axis), (6, sums.axis), (7, sums.axis)]
-    return sums.restored(call, _requantized(call, sums.name, axes))
+    return sums.restore_shape(call, _requantize(call, sums.name, axes))
 
 
 def _qlinear_matmul(call: NodeCall) -> str:
     total = integer_product(call, integers(call, 0, 2), integers(call, 3, 5))
-    return _requantized(call, total, [(1, -2), (4, -1), (6, -1), (7, -1)])
+    return _requantize(call, total, [(1, -2), (4, -1), (6, -1), (7, -1)])
 
 
-def _requantized(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) -> str:
+def _requantize(call: NodeCall, total: str, places: Sequence[tuple[int, int]]) -> str:
     """Return int32 sums as integers; `places` of two scales, the result's scale and zero point."""
     *scales, (zero, axis) = places
     kind = call.type(zero).dtype.name if call.has(zero) else call.type(0).dtype.name
     if kind not in INTEGERS:
         call.refuse(f"its result is {kind}; ansorc quantises to {', '.join(INTEGERS)}")
-    factors = [(_value(call, place), along_axis) for place, along_axis in scales]
-    return requantized(call, total, factors, (_optional(call, zero), axis), kind)
+    factors = [(_value(call, index), along_axis) for index, along_axis in scales]
+    return requantize(call, total, factors, (_optional(call, zero), axis), kind)
 
 
 def _qgemm(call: NodeCall) -> str:
@@ -144,16 +144,18 @@ def _qgemm(call: NodeCall) -> str:
     left, right = integers(call, 0, 2), integers(call, 3, 5)
     if call.attribute("transA", 0):
         axis = 0 if is_transposed else -1
-        total = gemm(call, shifted(call, left, -2), shifted(call, right, axis))
+        total = gemm(
+            call, subtract_zero_point(call, left, -2), subtract_zero_point(call, right, axis)
+        )
     else:
         total = integer_product(call, left, right, is_transposed=is_transposed)
     if call.has(6):
         total = call.add("add", [total, call.input(6)])
     if call.has(7):
-        return _requantized(call, total, [(1, -2), (4, -1), (7, -1), (8, -1)])
+        return _requantize(call, total, [(1, -2), (4, -1), (7, -1), (8, -1)])
     result = call.add("cast", [total], dtype="float32")
-    for place, axis in ((1, -2), (4, -1)):
-        result = call.add("multiply", [result, *vector(call, _value(call, place), 2, axis)])
+    for index, axis in ((1, -2), (4, -1)):
+        result = call.add("multiply", [result, *vector(call, _value(call, index), 2, axis)])
     return result
 
 

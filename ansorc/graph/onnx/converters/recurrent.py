@@ -77,7 +77,7 @@ class _Direction:
             data = call.add("slice", [data], begin=begins, end=ends)
         return call.add("reshape", [data], shape=[batch, self.units])
 
-    def projected(self, data: str, gates: int, *, apart: bool) -> Sequence[str]:
+    def project(self, data: str, gates: int, *, apart: bool) -> Sequence[str]:
         """Return what each step's inputs [b, …] add to its gates [b, gates * units]."""
         call, rows = self.call, gates * self.units
         product = self.multiplier(1)(data)
@@ -99,7 +99,7 @@ class _Direction:
                 projections += call.builder.add_many("unstack", [part], [""] * (last - first))
         return projections
 
-    def kept(self, step: int, new: str, *old: str) -> str:
+    def keep_state(self, step: int, new: str, *old: str) -> str:
         """Return a state where the sequence goes on at `step`, else what it was, or 0."""
         if not self.lengths:
             return new
@@ -155,12 +155,14 @@ def _layer(kind: str, make: type[_Direction] = _Direction) -> Converter:
             direction = make(call, number, units, _lengths(call, data), options)
             is_backward = name == "reverse" or number == 1
             results.append(_STEPS[kind](direction, data, is_backward=is_backward))
-        return _joined(call, results)
+        return _join_outputs(call, results)
 
     return convert
 
 
-def _joined(call: NodeCall, results: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
+def _join_outputs(
+    call: NodeCall, results: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> list[str]:
     """The outputs: all hidden states, and the last states, of one direction or two."""
     is_batch_first = bool(call.attribute("layout", 0))
     wanted = call.node.outputs
@@ -168,16 +170,16 @@ def _joined(call: NodeCall, results: Sequence[tuple[Sequence[str], Sequence[str]
     if wanted[0]:
         axis = 1 if is_batch_first else 0
         whole = [call.add("stack", list(steps), axis=axis) for steps, _ in results]
-        outputs.append(_stacked(call, whole, 2 if is_batch_first else 1))
+        outputs.append(_stack(call, whole, 2 if is_batch_first else 1))
     else:
         outputs.append("")
     for number, name in enumerate(wanted[1:]):
         last = [states[number] for _, states in results]
-        outputs.append(_stacked(call, last, 1 if is_batch_first else 0) if name else "")
+        outputs.append(_stack(call, last, 1 if is_batch_first else 0) if name else "")
     return outputs
 
 
-def _stacked(call: NodeCall, tensors: Sequence[str], axis: int) -> str:
+def _stack(call: NodeCall, tensors: Sequence[str], axis: int) -> str:
     if len(tensors) > 1:
         return call.add("stack", tensors, axis=axis)
     return call.add("expand_dims", tensors, axis=axis)
@@ -185,19 +187,22 @@ def _stacked(call: NodeCall, tensors: Sequence[str], axis: int) -> str:
 
 def _rnn(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
     call, times = direction.call, direction.multiplier(2)
-    inputs = direction.projected(data, 1, apart=False)
+    inputs = direction.project(data, 1, apart=False)
     hidden = direction.start(5, call.builder.type(data).shape[1])
     steps = [""] * len(inputs)
     for step in _order(inputs, is_backward=is_backward):
         product = times(hidden)
         new = call.add("rnn_cell", [inputs[step], product], **direction.options)
-        steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
+        steps[step], hidden = (
+            direction.keep_state(step, new),
+            direction.keep_state(step, new, hidden),
+        )
     return steps, [hidden]
 
 
 def _lstm(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
     call, times = direction.call, direction.multiplier(2)
-    inputs, batch = direction.projected(data, 4, apart=False), call.builder.type(data).shape[1]
+    inputs, batch = direction.project(data, 4, apart=False), call.builder.type(data).shape[1]
     hidden, cell = direction.start(5, batch), direction.start(6, batch)
     peepholes = [direction.weight(7)] if call.has(7) else []
     steps = [""] * len(inputs)
@@ -205,15 +210,18 @@ def _lstm(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[
         product = times(hidden)
         tensors = [inputs[step], product, cell, *peepholes]
         new, state = call.builder.add_many("lstm_cell", tensors, ("", ""), **direction.options)
-        steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
-        cell = direction.kept(step, state, cell)
+        steps[step], hidden = (
+            direction.keep_state(step, new),
+            direction.keep_state(step, new, hidden),
+        )
+        cell = direction.keep_state(step, state, cell)
     return steps, [hidden, cell]
 
 
 def _gru(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[str], list[str]]:
     call, options, units = direction.call, direction.options, direction.units
     is_linear = bool(call.attribute("linear_before_reset", 0))
-    inputs = direction.projected(data, 3, apart=is_linear)
+    inputs = direction.project(data, 3, apart=is_linear)
     weight = direction.weight(2, 0, (3 if is_linear else 2) * units)
     candidate = "" if is_linear else direction.weight(2, 2 * units)
     bias = direction.weight(3, 3 * units) if is_linear and call.has(3) else ""
@@ -228,7 +236,10 @@ def _gru(direction: _Direction, data: str, *, is_backward: bool) -> tuple[list[s
             reset = call.add("gru_reset", tensors, **options)
             tensors.append(call.add("dense", [reset, candidate]))
         new = call.add("gru_cell", tensors, **options)
-        steps[step], hidden = direction.kept(step, new), direction.kept(step, new, hidden)
+        steps[step], hidden = (
+            direction.keep_state(step, new),
+            direction.keep_state(step, new, hidden),
+        )
     return steps, [hidden]
 
 
@@ -250,7 +261,7 @@ def _lengths(call: NodeCall, data: str) -> str:
 
 
 def _options(call: NodeCall, kind: str, number: int, count: int) -> dict[str, object]:
-    """The attributes of each step of direction `place`."""
+    """The attributes of each step of direction `number`."""
     names = [str(name) for name in call.attribute("activations") or _DEFAULTS[kind] * count]
     each = len(_DEFAULTS[kind])
     if len(names) != each * count:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 ElementMap = Callable[[NodeCall, str], str]
-"""What is done to each element before a reduction, or after it."""
+"""A function of each element before a reduction, or after it."""
 
 _AXES_ARE_INPUTS_SINCE = 18
 _AXES_OF_SUM_ARE_INPUTS_SINCE = 13
@@ -50,7 +50,7 @@ def _abs(call: NodeCall, data: str) -> str:
     return call.add("abs", [data])
 
 
-def _rooted(operator: str, **parts: ElementMap) -> Converter:
+def _reduce_as_float(operator: str, **parts: ElementMap) -> Converter:
     """A reduction whose result is no integer; that of integers is rounded towards 0."""
     plain = _reduce(operator, **parts)
     after = parts.pop("after", None)
@@ -146,9 +146,9 @@ REDUCE: Mapping[str, Converter] = {
     "CumSum": _cumulative("cumulative_sum"),
     "Det": _det,
     "ReduceL1": _reduce("sum", before=_abs),
-    "ReduceL2": _rooted("sum", before=_square, after=_sqrt),
-    "ReduceLogSum": _rooted("sum", after=_log),
-    "ReduceLogSumExp": _rooted("log_sum_exp"),
+    "ReduceL2": _reduce_as_float("sum", before=_square, after=_sqrt),
+    "ReduceLogSum": _reduce_as_float("sum", after=_log),
+    "ReduceLogSumExp": _reduce_as_float("log_sum_exp"),
     "ReduceMax": _extreme("max", "any"),
     "ReduceMean": _mean,
     "ReduceMin": _extreme("min", "all"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 from ansorc.graph.operators.resize import cubic_weight, linear_weight
-from ansorc.graph.resizing import nearest_elements, weighted_sums
+from ansorc.graph.resizing import add_weighted_sums, nearest_elements
 from ansorc.ir.aligned import Array
 
 _BY_LENGTHS = ("align_corners", "tf_crop_and_resize")
@@ -140,9 +140,9 @@ class _Manner:
 def _resize(call: NodeCall) -> str:
     rank = call.rank(0)
     if call.opset < 11:
-        scales = [float(scale) for scale in call.known(1, "the scales")]
+        scales = [float(scale) for scale in call.require_known(1, "the scales")]
         manner = _Manner(call.attribute("mode", "nearest"), "asymmetric", "simple")
-        return _resized(call, manner, _scaled(call, scales, range(rank), None))
+        return _resize_axes(call, manner, _axes_by_scales(call, scales, range(rank), None))
     manner = _Manner(
         call.attribute("mode", "nearest"),
         call.attribute("coordinate_transformation_mode", "half_pixel"),
@@ -155,24 +155,26 @@ def _resize(call: NodeCall) -> str:
     axes = [call.axis(axis, rank) for axis in call.attribute("axes") or range(rank)]
     roi = None
     if manner.coordinates == "tf_crop_and_resize":
-        roi = [float(bound) for bound in call.known(1, "the region of interest")]
-    if call.has(2) and (scales := call.known(2, "the scales")).size:
-        if call.has(3) and call.known(3, "the sizes").size:
+        roi = [float(bound) for bound in call.require_known(1, "the region of interest")]
+    if call.has(2) and (scales := call.require_known(2, "the scales")).size:
+        if call.has(3) and call.require_known(3, "the sizes").size:
             call.refuse("it has scales and sizes, which may contradict each other; give one")
-        return _resized(call, manner, _scaled(call, [float(s) for s in scales], axes, roi))
-    return _resized(call, manner, _sized(call, call.ints(3, "the sizes"), axes, roi))
+        return _resize_axes(
+            call, manner, _axes_by_scales(call, [float(s) for s in scales], axes, roi)
+        )
+    return _resize_axes(call, manner, _axes_by_sizes(call, call.ints(3, "the sizes"), axes, roi))
 
 
 def _upsample(call: NodeCall) -> str:
-    given = call.known(1, "the scales") if call.opset >= 9 else call.attribute("scales")
+    given = call.require_known(1, "the scales") if call.opset >= 9 else call.attribute("scales")
     if given is None:
         call.refuse("it has no scales")
     manner = _Manner(call.attribute("mode", "nearest"), "asymmetric", "simple")
     scales = [float(scale) for scale in given]
-    return _resized(call, manner, _scaled(call, scales, range(call.rank(0)), None))
+    return _resize_axes(call, manner, _axes_by_scales(call, scales, range(call.rank(0)), None))
 
 
-def _scaled(
+def _axes_by_scales(
     call: NodeCall, scales: Sequence[float], axes: Sequence[int], roi: Sequence[float] | None
 ) -> list[_ResizedAxis]:
     """The axes, by their scales."""
@@ -187,7 +189,7 @@ def _scaled(
     return lines
 
 
-def _sized(
+def _axes_by_sizes(
     call: NodeCall, sizes: Sequence[int], axes: Sequence[int], roi: Sequence[float] | None
 ) -> list[_ResizedAxis]:
     """The axes, by their sizes."""
@@ -218,7 +220,7 @@ def _region(roi: Sequence[float] | None, number: int) -> tuple[float, float] | N
     return None if roi is None else (roi[number], roi[len(roi) // 2 + number])
 
 
-def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
+def _resize_axes(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
     """The input, resized along each axis."""
     _check(call, manner)
     if any(line.outputs < 1 for line in lines):
@@ -229,9 +231,9 @@ def _resized(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> 
     if manner.mode == "nearest":
         return _nearest(call, manner, lines)
     if call.type(0).dtype.is_float:
-        return _interpolated(call, data, manner, lines)
+        return _interpolate(call, data, manner, lines)
     floats = call.add("cast", [data], dtype="float32")
-    return _cut_off(call, _interpolated(call, floats, manner, lines))
+    return _cut_off(call, _interpolate(call, floats, manner, lines))
 
 
 def _cut_off(call: NodeCall, floats: str) -> str:
@@ -244,7 +246,7 @@ def _cut_off(call: NodeCall, floats: str) -> str:
     return call.add("cast", [call.add("add", [floats, nudge])], dtype=str(call.type(0).dtype))
 
 
-def _interpolated(call: NodeCall, data: str, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
+def _interpolate(call: NodeCall, data: str, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:
     """`data`, of floats, resized by weighted sums."""
     if _is_bilinear(manner, lines):
         corners = _BILINEAR[manner.coordinates]
@@ -253,7 +255,7 @@ def _interpolated(call: NodeCall, data: str, manner: _Manner, lines: Sequence[_R
     for axis, line in enumerate(lines):
         is_same = manner.antialias and line.is_whole and line.inputs == line.outputs
         if not (line.is_kept or is_same):
-            data = _resampled(call, data, axis, manner, line)
+            data = _resample(call, data, axis, manner, line)
     return data
 
 
@@ -281,12 +283,12 @@ def _is_bilinear(manner: _Manner, lines: Sequence[_ResizedAxis]) -> bool:
     return is_plain and is_image and is_known and is_exact and not is_single
 
 
-def _resampled(call: NodeCall, data: str, axis: int, manner: _Manner, line: _ResizedAxis) -> str:
+def _resample(call: NodeCall, data: str, axis: int, manner: _Manner, line: _ResizedAxis) -> str:
     """The data, resized along one axis by weighted sums."""
     (taps, weights), beyond = manner.weights(line), manner.beyond(line)
     weights[beyond] = 0
     more = beyond * manner.extrapolation if beyond.any() else None
-    return weighted_sums(call.builder, data, axis, taps, weights, more)
+    return add_weighted_sums(call.builder, data, axis, taps, weights, more)
 
 
 def _nearest(call: NodeCall, manner: _Manner, lines: Sequence[_ResizedAxis]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from ansorc.graph.onnx.node_call import Converter, NodeCall
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
-"""What opset 16 called them."""
+"""The names of opset 16."""
 _HALF_PIXEL_OPSET = 16
 """Since when RoiAlign begins half an element earlier."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.node_call import Converter, NodeCall, OnnxItem, OnnxSequence
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 
 
 def _construct(call: NodeCall) -> OnnxItem:
@@ -36,7 +36,7 @@ def _erase(call: NodeCall) -> OnnxItem:
 
 def _position(call: NodeCall, index: int, length: int, last: int) -> int:
     """A position that must be known, at most `last`; negative ones count from the end."""
-    values = call.known(index, "the position in the sequence")
+    values = call.require_known(index, "the position in the sequence")
     if values.size != 1:
         call.refuse(f"its position has {values.size} elements, not one")
     given = int(values.reshape(()))
@@ -52,7 +52,7 @@ def _split(call: NodeCall) -> OnnxItem:
     if not call.has(1):
         lengths, drops = [1] * extent, not call.attribute("keepdims", 1)
     else:
-        given = call.known(1, "the lengths of the parts")
+        given = call.require_known(1, "the lengths of the parts")
         each = [int(size) for size in given.reshape(-1)]
         if given.ndim == 0 and each[0] > 0:
             lengths = [min(each[0], extent - start) for start in range(0, extent, each[0])]
@@ -76,7 +76,7 @@ def _part(call: NodeCall, axis: int, begin: int, end: int, *, drops: bool) -> Va
         return value.take(begin if drops else range(begin, end), axis)
     ranges = [range(extent) for extent in call.type(0).shape]
     ranges[axis] = range(begin, end)
-    part = sliced(call.builder, call.input(0), ranges)
+    part = add_slice(call.builder, call.input(0), ranges)
     return call.add("squeeze", [part], axis=axis) if drops and isinstance(part, str) else part
 
 

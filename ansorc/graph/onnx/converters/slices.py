@@ -8,7 +8,7 @@ import numpy as np
 
 from ansorc.graph.importing.values import Value
 from ansorc.graph.onnx.node_call import Converter, NodeCall
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 
 _PADS = {"constant": "pad", "edge": "edge_pad", "reflect": "reflect_pad", "wrap": "wrap_pad"}
 _PAD_INPUTS_SINCE, _SLICE_INPUTS_SINCE, _SPLIT_INPUTS_SINCE = 11, 10, 13
@@ -30,7 +30,7 @@ def _slice(call: NodeCall) -> Value:
     ):
         dimension = call.axis(axis, len(shape))
         ranges[dimension] = range(*slice(start, end, step).indices(shape[dimension]))
-    return sliced(call.builder, call.input(0), ranges)
+    return add_slice(call.builder, call.input(0), ranges)
 
 
 def _split(call: NodeCall) -> list[Value]:
@@ -48,7 +48,7 @@ def _split(call: NodeCall) -> list[Value]:
     for length in lengths:
         ranges = [range(extent) for extent in shape]
         ranges[axis] = range(start, start + length)
-        parts.append(sliced(call.builder, call.input(0), ranges))
+        parts.append(add_slice(call.builder, call.input(0), ranges))
         start += length
     return parts
 
@@ -85,10 +85,10 @@ def _pad(call: NodeCall) -> Value:
         dimension = call.axis(axis, rank)
         before[dimension], after[dimension] = pads[number], pads[number + len(axes)]
     mode = str(call.attribute("mode", "constant"))
-    return padded(call, before, after, mode, filler or value)
+    return pad(call, before, after, mode, filler or value)
 
 
-def padded(
+def pad(
     call: NodeCall, before: Sequence[int], after: Sequence[int], mode: str, value: float | str
 ) -> Value:
     """Add the first input with margins; negative ones cut. `value` may be a tensor of the graph."""
@@ -99,7 +99,7 @@ def padded(
         range(max(0, -low), extent - max(0, -high))
         for low, high, extent in zip(before, after, shape, strict=True)
     ]
-    data = sliced(call.builder, call.input(0), ranges)
+    data = add_slice(call.builder, call.input(0), ranges)
     low, high = [max(0, margin) for margin in before], [max(0, margin) for margin in after]
     if not any(low) and not any(high):
         return data
@@ -123,7 +123,7 @@ def _center_crop_pad(call: NodeCall) -> Value:
         more = extent - shape[dimension]
         before[dimension] = more // 2 if more >= 0 else -(-more // 2)
         after[dimension] = more - before[dimension]
-    return padded(call, before, after, "constant", 0.0)
+    return pad(call, before, after, "constant", 0.0)
 
 
 def trilu(call: NodeCall) -> str:

@@ -111,7 +111,7 @@ def _only_known(what: str) -> Converter:
     def convert(call: NodeCall) -> Value:
         for index in range(call.count):
             if call.has(index):
-                call.known(index, what)
+                call.require_known(index, what)
         call.refuse("it cannot be computed at import")
 
     return convert

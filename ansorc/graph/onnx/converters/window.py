@@ -43,7 +43,7 @@ def padding(
     for d, extent in enumerate(extents or call.type(0).shape[2:]):
         reach = (kernel[d] - 1) * dilation[d] + 1
         totals.append(max(0, (-(-extent // stride[d]) - 1) * stride[d] + reach - extent))
-    return shared(totals, larger_last=automatic == "SAME_UPPER")
+    return split_margins(totals, larger_last=automatic == "SAME_UPPER")
 
 
 def kernel_of(call: NodeCall, weight: int = 1) -> list[int]:
@@ -55,7 +55,7 @@ def kernel_of(call: NodeCall, weight: int = 1) -> list[int]:
     return kernel
 
 
-def cropped(call: NodeCall, margins: Sequence[int]) -> tuple[str, list[int]]:
+def crop(call: NodeCall, margins: Sequence[int]) -> tuple[str, list[int]]:
     """Return the first input without what negative margins cut, and the other margins."""
     rank, shape = len(margins) // 2, call.type(0).shape
     cut = [max(0, -margin) for margin in margins]
@@ -90,7 +90,7 @@ def with_last_windows(
     return extended
 
 
-def shared(totals: Sequence[int], *, larger_last: bool) -> list[int]:
+def split_margins(totals: Sequence[int], *, larger_last: bool) -> list[int]:
     """Return the margins before, then those after, that make `totals` together."""
     small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
     return small + large if larger_last else large + small

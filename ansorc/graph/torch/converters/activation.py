@@ -88,10 +88,10 @@ def _threshold(call: TorchCall) -> str:
 
 def _glu(call: TorchCall) -> str:
     shape = call.type("self").shape
-    place = call.axis(call.get("dim", -1), len(shape))
-    data, half = call.input("self"), shape[place] // 2
-    ends = [[half if d == place else n for d, n in enumerate(shape)], list(shape)]
-    begins = [[0] * len(shape), [half if d == place else 0 for d in range(len(shape))]]
+    axis = call.axis(call.get("dim", -1), len(shape))
+    data, half = call.input("self"), shape[axis] // 2
+    ends = [[half if d == axis else n for d, n in enumerate(shape)], list(shape)]
+    begins = [[0] * len(shape), [half if d == axis else 0 for d in range(len(shape))]]
     parts = [
         call.add("slice", [data], begin=begin, end=end)
         for begin, end in zip(begins, ends, strict=True)

@@ -16,10 +16,10 @@ def _attention(call: TorchCall) -> str:
     if min(map(len, shapes)) < 2:
         call.refuse(f"its inputs are {', '.join(str(list(shape)) for shape in shapes)}")
     outer = call.result.shape[:-3]
-    for place, shape in enumerate(shapes):
+    for index, shape in enumerate(shapes):
         if shape[:-3] != outer:
-            shapes[place] = (*outer, *((1, *shape) if len(shape) == 2 else shape)[-3:])
-            names[place] = call.add("broadcast_to", [names[place]], shape=list(shapes[place]))
+            shapes[index] = (*outer, *((1, *shape) if len(shape) == 2 else shape)[-3:])
+            names[index] = call.add("broadcast_to", [names[index]], shape=list(shapes[index]))
     batch = math.prod(outer)
     four = [(batch, *((1,) * (3 - len(s)) + s)[-3:]) for s in shapes]
     heads, groups = four[0][1], four[1][1]
@@ -36,8 +36,8 @@ def _attention(call: TorchCall) -> str:
     shares = _shares(call, call.reshape(scores, [batch, heads, length, keys]))
     shares = call.reshape(shares, [*grouped, length, keys])
     equation = f"b{letters}nm,bhmd->b{letters}nd"
-    found = call.add("einsum", [shares, value], equation=equation)
-    return call.reshape(found, call.result.shape)
+    product = call.add("einsum", [shares, value], equation=equation)
+    return call.reshape(product, call.result.shape)
 
 
 def _shares(call: TorchCall, scores: str) -> str:

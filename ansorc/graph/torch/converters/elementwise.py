@@ -64,15 +64,15 @@ def _common(call: TorchCall) -> DType:
         for name in ("self", "other")
     ]
     if ranks[0] != ranks[1]:
-        place = ranks.index(max(ranks))
-        is_number = call.is_number(("self", "other")[place])
-        return FLOAT32 if is_number and ranks[place] == 2 else kinds[place]
+        strongest = ranks.index(max(ranks))
+        is_number = call.is_number(("self", "other")[strongest])
+        return FLOAT32 if is_number and ranks[strongest] == 2 else kinds[strongest]
     if weak[0] != weak[1]:
         return kinds[weak.index(False)]
     return dtype(np.promote_types(kinds[0].numpy, kinds[1].numpy).name)
 
 
-def _compared(operator: str) -> TorchConverter:
+def _compare(operator: str) -> TorchConverter:
     return lambda call: call.add(operator, _pair(call, _common(call)))
 
 
@@ -138,9 +138,9 @@ def _power(call: TorchCall) -> str:
         short = _short_power(call, float(known.item()))
         if short:
             return short
-    own = kind if kind.is_float or kind.kind is Kind.UINT else INT64
-    power = call.add("power", [call.input(name, own) for name in ("self", "exponent")])
-    return call.converted(power, kind)
+    computed = kind if kind.is_float or kind.kind is Kind.UINT else INT64
+    power = call.add("power", [call.input(name, computed) for name in ("self", "exponent")])
+    return call.convert(power, kind)
 
 
 def _short_power(call: TorchCall, exponent: float) -> str:
@@ -189,7 +189,7 @@ def _to_copy(call: TorchCall) -> str:
     data, narrow = _as_it_is(call), call.narrow_result
     if not narrow:
         return data
-    return call.converted(call.converted(data, dtype(narrow)), call.result.dtype)
+    return call.convert(call.convert(data, dtype(narrow)), call.result.dtype)
 
 
 def _sign(call: TorchCall) -> str:
@@ -198,14 +198,16 @@ def _sign(call: TorchCall) -> str:
     if not kind.is_float:
         return data if kind.is_bool else call.add("sign", [data])
     zero = call.scalar(0, data)
-    signs = [call.converted(call.add(one, [data, zero]), kind) for one in ("greater", "less")]
+    signs = [
+        call.convert(call.add(operator, [data, zero]), kind) for operator in ("greater", "less")
+    ]
     return call.add("subtract", signs)
 
 
 def _sign_bit(call: TorchCall) -> str:
     data, kind = call.input("self"), call.type("self").dtype
     if kind.is_bool:
-        data, kind = call.converted(data, INT64), INT64
+        data, kind = call.convert(data, INT64), INT64
     if kind.is_float:
         data = call.add("copysign", [call.scalar(1, data), data])
     return call.add("less", [data, call.scalar(0, data)])
@@ -261,7 +263,7 @@ def _log10(call: TorchCall) -> str:
     return call.add("multiply", [natural, call.scalar(1 / math.log(10), natural)])
 
 
-def _scaled_by_power(call: TorchCall) -> str:
+def _scale_by_power(call: TorchCall) -> str:
     data, exponent = _pair(call, call.result.dtype)
     return call.add("multiply", [data, call.add("exp2", [exponent])])
 
@@ -301,7 +303,7 @@ def _fake_quantize(call: TorchCall) -> Sequence[str]:
     if 1 in call.node.used:
         call.refuse("its mask is not supported; call module.eval() before")
     data, *given = (call.input(name, call.result.dtype) for name in ("self", "scale", "zero_point"))
-    scale, zero = (call.reshape(one, []) for one in given)
+    scale, zero = (call.reshape(parameter, []) for parameter in given)
     low, high = float(call.get("quant_min")), float(call.get("quant_max"))
     whole = call.add("round", [call.add("multiply", [data, call.add("reciprocal", [scale])])])
     seen = call.add("clip", [call.add("add", [whole, zero])], low=low, high=high)
@@ -311,7 +313,11 @@ def _fake_quantize(call: TorchCall) -> Sequence[str]:
 def _overloads(
     converters: Mapping[str, TorchConverter], *overloads: str
 ) -> dict[str, TorchConverter]:
-    return {f"{name}.{one}": found for name, found in converters.items() for one in overloads}
+    return {
+        f"{name}.{overload}": converter
+        for name, converter in converters.items()
+        for overload in overloads
+    }
 
 
 _UNARY = (
@@ -335,7 +341,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     **_overloads({"bitwise_left_shift": _shift("shift_left")}, *_SHIFTS),
     **_overloads({"bitwise_right_shift": _shift("shift_right")}, *_SHIFTS),
     **_overloads({name: _rounding(name) for name in ("ceil", "floor", "round")}, "default"),
-    **_overloads({k: _compared(v) for k, v in _COMPARISONS.items()}, "Scalar", "Tensor"),
+    **_overloads({k: _compare(v) for k, v in _COMPARISONS.items()}, "Scalar", "Tensor"),
     **_overloads(
         {
             "add": _binary("add", "logical_or"),
@@ -377,7 +383,7 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
     "isfinite.default": _isfinite,
     "isinf.default": _isinf,
     "isnan.default": lambda call: call.add("isnan", [call.input("self")]),
-    "ldexp.Tensor": _scaled_by_power,
+    "ldexp.Tensor": _scale_by_power,
     "log10.default": _log10,
     "logical_not.default": _not,
     "masked_fill.Scalar": _masked_fill,
@@ -394,4 +400,4 @@ TORCH_ELEMENTWISE: Mapping[str, TorchConverter] = {
 }
 
 PRIMS_ELEMENTWISE: Mapping[str, TorchConverter] = {"fma.default": _product_and_sum}
-"""Of the operators that PyTorch takes others apart into."""
+"""Converters of the operators that PyTorch decomposes others into."""

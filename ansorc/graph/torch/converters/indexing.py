@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from ansorc.graph.importing.values import Value
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 from ansorc.graph.sorting import add_top_k
 from ansorc.graph.torch.model import TorchRef
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
@@ -22,13 +22,13 @@ def _embedding(call: TorchCall) -> str:
 
 
 def _index_select(call: TorchCall) -> str:
-    found = _elements(call, "take", ("self", "index"), _axis(call))
-    return call.reshape(found, call.result.shape)
+    elements = _elements(call, "take", ("self", "index"), _axis(call))
+    return call.reshape(elements, call.result.shape)
 
 
 def _gather(call: TorchCall) -> str:
-    found = _elements(call, "gather", ("self", "index"), _axis(call))
-    return call.reshape(found, call.result.shape)
+    elements = _elements(call, "gather", ("self", "index"), _axis(call))
+    return call.reshape(elements, call.result.shape)
 
 
 def _axis(call: TorchCall) -> int:
@@ -64,7 +64,7 @@ def _mode(call: TorchCall, places: str, extent: int, *, from_end: bool) -> str:
 def _index(call: TorchCall) -> str:
     """Elements at places of some dimensions, which are one after another."""
     shape, given = call.type("self").shape, list(call.get("indices"))
-    axes = [d for d, one in enumerate(given) if one is not None]
+    axes = [d for d, tensor in enumerate(given) if tensor is not None]
     if any(call.type_of(given[d]).dtype.is_bool for d in axes):
         call.refuse(
             "it chooses elements by a mask, so that how many there are depends on data; "
@@ -81,12 +81,12 @@ def _index(call: TorchCall) -> str:
     data = call.input("self")
     if axes != list(range(len(axes))):
         data = call.add("transpose", [data], order=[*axes, *others])
-    found = call.add("gather_nd", [data, call.add("stack", places, axis=len(wanted))])
+    elements = call.add("gather_nd", [data, call.add("stack", places, axis=len(wanted))])
     if not axes[0] or axes != list(range(axes[0], axes[0] + len(axes))):
-        return found
+        return elements
     rank, first = len(wanted), axes[0]
     order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(others))]
-    return call.add("transpose", [found], order=order)
+    return call.add("transpose", [elements], order=order)
 
 
 def _index_put(call: TorchCall) -> str:
@@ -94,7 +94,7 @@ def _index_put(call: TorchCall) -> str:
     shape, given = call.type("self").shape, list(call.get("indices"))
     while given[-1] is None:
         given.pop()
-    kind, axes = call.result.dtype, [d for d, one in enumerate(given) if one is not None]
+    kind, axes = call.result.dtype, [d for d, tensor in enumerate(given) if tensor is not None]
     if any(call.type_of(given[d]).dtype.is_bool for d in axes):
         return _put_by_mask(call, given)
     wanted = np.broadcast_shapes(*(call.type_of(given[d]).shape for d in axes))
@@ -115,28 +115,28 @@ def _index_put(call: TorchCall) -> str:
     known = [call.builder.value(call.tensor(given[d], INT64)) for d in axes]
     number = _numbers([shape[d] for d in axes], known, wanted)
     if number is not None and not (adds and (number >= 0).sum() < count):
-        found = _put(call, data, values, number, adds=adds)
+        result = _put(call, data, values, number, adds=adds)
     else:
         places = [_broadcast(call, given[d], wanted) for d in axes]
         indices = call.reshape(call.add("stack", places, axis=rank), [count, len(axes)])
         combine = "add" if adds else "none"
-        found = call.add("scatter_nd", [data, indices, values], combine=combine)
-    return call.add("transpose", [found], order=[order.index(d) for d in range(len(shape))])
+        result = call.add("scatter_nd", [data, indices, values], combine=combine)
+    return call.add("transpose", [result], order=[order.index(d) for d in range(len(shape))])
 
 
 def _numbers(
     shape: Sequence[int], known: Sequence[Array | None], wanted: Sequence[int]
 ) -> Array | None:
     """Which of the updates is written at each place of `shape`, -1 for none, if that is known."""
-    found = np.full(shape, -1, np.int64)
-    if any(one is None for one in known):
+    numbers = np.full(shape, -1, np.int64)
+    if any(positions is None for positions in known):
         return None
-    places = tuple(np.broadcast_to(np.asarray(one), wanted) for one in known)
+    places = tuple(np.broadcast_to(np.asarray(positions), wanted) for positions in known)
     try:
-        found[places] = np.arange(math.prod(wanted)).reshape(wanted)
+        numbers[places] = np.arange(math.prod(wanted)).reshape(wanted)
     except IndexError:  # an error of the call, as it is in PyTorch
         return None
-    return found
+    return numbers
 
 
 def _put(call: TorchCall, data: str, values: str, number: Array, *, adds: bool) -> str:
@@ -154,17 +154,18 @@ def _put(call: TorchCall, data: str, values: str, number: Array, *, adds: bool) 
 def _put_by_mask(call: TorchCall, given: Sequence[TorchRef | None]) -> str:
     """The same values wherever a mask of some dimensions is true."""
     shape, kind, axis = call.type("self").shape, call.result.dtype, len(given) - 1
-    if any(one is not None for one in given[:-1]):
+    if any(tensor is not None for tensor in given[:-1]):
         call.refuse("it writes at places of one dimension and under a mask; use torch.where")
     mask, values = call.type_of(given[-1]).shape, call.input("values", kind)
-    inner, own = shape[axis + len(mask) :], call.builder.type(values).shape
-    outer, own = own[: max(0, len(own) - len(inner))], own[max(0, len(own) - len(inner)) :]
+    inner, own_shape = shape[axis + len(mask) :], call.builder.type(values).shape
+    outer_rank = max(0, len(own_shape) - len(inner))
+    outer, own_shape = own_shape[:outer_rank], own_shape[outer_rank:]
     if outer and outer[-1] != 1:
         call.refuse(
             "it writes elements one after another where a mask is true, so that where they come "
             "from depends on data; use torch.where"
         )
-    values = call.reshape(values, [*outer[:-1], *[1] * len(mask if outer else ()), *own])
+    values = call.reshape(values, [*outer[:-1], *[1] * len(mask if outer else ()), *own_shape])
     where = call.reshape(call.tensor(given[-1]), [*[1] * axis, *mask, *[1] * len(inner)])
     data = call.input("self", kind)
     if call.get("accumulate", False):
@@ -176,11 +177,11 @@ def _masked_scatter(call: TorchCall) -> str:
     """The elements of `source` one after another where the mask is true; an error for too few."""
     shape, kind = call.result.shape, call.result.dtype
     mask = call.add("broadcast_to", [call.input("mask")], shape=list(shape))
-    flat = call.converted(call.reshape(mask, [math.prod(shape)]), INT64)
+    flat = call.convert(call.reshape(mask, [math.prod(shape)]), INT64)
     number = call.add("cumulative_sum", [flat], axis=0)
-    place = call.reshape(call.add("subtract", [number, call.scalar(1, number)]), shape)
+    positions = call.reshape(call.add("subtract", [number, call.scalar(1, number)]), shape)
     source = call.reshape(call.input("source", kind), [call.type("source").elements])
-    return call.add("masked_scatter", [call.input("self", kind), mask, place, source])
+    return call.add("masked_scatter", [call.input("self", kind), mask, positions, source])
 
 
 def _search(call: TorchCall) -> str:
@@ -198,23 +199,23 @@ def _search(call: TorchCall) -> str:
         call.refuse("a sorter is not supported; sort the boundaries first")
     is_right = bool(call.get("right", False)) or call.get("side") == "right"
     below = call.add("less_equal" if is_right else "less", [edges, data])
-    found = _count(call, below)
+    count_below = _count(call, below)
     if kind.is_float:
         known, count = call.value(name), bounds.shape[-1]
         is_behind = call.reshape(call.add("isnan", [data]), values.shape)
         if known is None or np.isnan(known).any():
             at = call.constant(_farthest_tries(count))
-            farthest = call.add("take", [at, found], axis=0, mode="clip")
+            farthest = call.add("take", [at, count_below], axis=0, mode="clip")
             numbers = _count(call, call.add("equal", [edges, edges]))
             meets_nan = call.add("greater_equal", [farthest, numbers])
             is_behind = call.add("logical_or", [is_behind, meets_nan])
-        found = call.add("where", [is_behind, call.scalar(count, found), found])
-    return call.reshape(call.converted(found, call.result.dtype), call.result.shape)
+        count_below = call.add("where", [is_behind, call.scalar(count, count_below), count_below])
+    return call.reshape(call.convert(count_below, call.result.dtype), call.result.shape)
 
 
 def _count(call: TorchCall, chosen: str) -> str:
     """How many elements are true along the last axis, which is left out (int64)."""
-    return call.add("sum", [call.converted(chosen, INT64)], axis=[-1])
+    return call.add("sum", [call.convert(chosen, INT64)], axis=[-1])
 
 
 def _farthest_tries(count: int) -> Array:
@@ -247,14 +248,14 @@ def _histogram(call: TorchCall) -> str:
     inside = call.add("less_equal", [data, call.scalar(high, data)])
     part = call.add("where", [inside, part, call.scalar(-1, data)])
     numbers = call.constant(np.arange(bins, dtype=kind.numpy)[:, None])
-    return call.add("sum", [call.converted(call.add("equal", [part, numbers]), kind)], axis=[1])
+    return call.add("sum", [call.convert(call.add("equal", [part, numbers]), kind)], axis=[1])
 
 
 def _kth(call: TorchCall) -> Sequence[str]:
     """The kth smallest elements along an axis."""
     shape, axis = _row(call)
-    found = _smallest(call, shape, axis, int(call.get("k")))
-    return [call.reshape(one, call.result.shape) for one in found]
+    smallest = _smallest(call, shape, axis, int(call.get("k")))
+    return [call.reshape(name, call.result.shape) for name in smallest]
 
 
 def _median(call: TorchCall) -> Sequence[str]:
@@ -267,8 +268,8 @@ def _median(call: TorchCall) -> Sequence[str]:
         is_nan = call.add("not_equal", [largest, largest])
         first = call.add("argmax", [data], axis=axis, keepdims=True)
         pairs = zip((largest, first), names, strict=True)
-        names = [call.add("where", [is_nan, one, other]) for one, other in pairs]
-    return [call.reshape(one, call.result.shape) for one in names]
+        names = [call.add("where", [is_nan, name, other]) for name, other in pairs]
+    return [call.reshape(name, call.result.shape) for name in names]
 
 
 def _nan_median(call: TorchCall) -> Sequence[str]:
@@ -276,14 +277,14 @@ def _nan_median(call: TorchCall) -> Sequence[str]:
     shape, axis = _row(call)
     data = call.reshape(call.input("self"), shape)
     inputs = add_top_k(call.builder, data, shape[axis], axis, largest=False)  # NaN comes last
-    numbers = call.converted(call.add("equal", [data, data]), INT64)
+    numbers = call.convert(call.add("equal", [data, data]), INT64)
     count = call.add("sum", [numbers], axis=[axis], keepdims=True)
     last = call.add(
         "subtract", [call.add("maximum", [count, call.scalar(1, count)]), call.scalar(1, count)]
     )
     half = call.add("floor_divide", [last, call.scalar(2, last)])
-    found = [call.add("gather", [one, half], axis=axis, mode="clip") for one in inputs]
-    return [call.reshape(one, call.result.shape) for one in found]
+    medians = [call.add("gather", [name, half], axis=axis, mode="clip") for name in inputs]
+    return [call.reshape(name, call.result.shape) for name in medians]
 
 
 def _row(call: TorchCall) -> tuple[tuple[int, ...], int]:
@@ -300,13 +301,13 @@ def _smallest(call: TorchCall, shape: Sequence[int], axis: int, k: int) -> list[
     names = add_top_k(call.builder, data, k, axis, largest=False)
     ranges = [range(n) for n in shape]
     ranges[axis] = range(k - 1, k)
-    return [str(sliced(call.builder, name, ranges)) for name in names]
+    return [str(add_slice(call.builder, name, ranges)) for name in names]
 
 
 def _embedding_bag(call: TorchCall) -> Sequence[str]:
     """Sums, means or maxima of rows, in bags of equal size."""
     offsets = call.value("offsets")
-    ends = [] if offsets is None else [int(one) for one in offsets]
+    ends = [] if offsets is None else [int(end) for end in offsets]
     if not call.get("include_last_offset", False):
         ends.append(call.type("indices").elements)
     sizes = {behind - first for first, behind in pairwise(ends)}
@@ -336,12 +337,12 @@ def _one_hot(call: TorchCall) -> str:
         call.refuse("how many classes there are depends on data; give num_classes")
     classes = call.constant(np.arange(count, dtype=np.int64))
     given = call.input("self")
-    found = call.add(
+    checked = call.add(
         "take", [classes, given], axis=0, mode=_mode(call, given, count, from_end=False)
     )
     shape = call.type("self").shape
-    is_class = call.add("equal", [call.reshape(found, [*shape, 1]), classes])
-    return call.converted(is_class, call.result.dtype)
+    is_class = call.add("equal", [call.reshape(checked, [*shape, 1]), classes])
+    return call.convert(is_class, call.result.dtype)
 
 
 def _scatter(combine: str) -> TorchConverter:
@@ -389,8 +390,8 @@ def _first_of_row(call: TorchCall, k: int | None, *, largest: bool) -> Sequence[
     if not shape:
         data = call.reshape(data, [1])
     count = call.builder.type(data).shape[axis] if k is None else k
-    found = add_top_k(call.builder, data, count, axis, largest=largest)
-    return [call.reshape(one, []) for one in found] if not shape else found
+    first = add_top_k(call.builder, data, count, axis, largest=largest)
+    return [call.reshape(name, []) for name in first] if not shape else first
 
 
 TORCH_INDEXING: Mapping[str, TorchConverter] = {

@@ -40,7 +40,7 @@ def _linear(call: TorchCall) -> str:
     return call.add("bias_add", [result, call.input("bias")], axis=-1)
 
 
-def _added(left: str, right: str) -> TorchConverter:
+def _add_product(left: str, right: str) -> TorchConverter:
     """beta times the first input plus alpha times a product."""
 
     def convert(call: TorchCall) -> str:
@@ -65,7 +65,7 @@ def _with_self(call: TorchCall, result: str) -> str:
     return call.add("add", [result, term])
 
 
-def _added_sum(call: TorchCall) -> str:
+def _add_sum(call: TorchCall) -> str:
     """beta times the first input plus alpha times the sum of the products of a batch."""
     inputs, alpha = [call.input("batch1"), call.input("batch2")], call.get("alpha", 1)
     alpha = float(alpha) if call.result.dtype.is_float else int(alpha)
@@ -87,7 +87,7 @@ def _trilinear(call: TorchCall) -> str:
     return call.add("einsum", inputs, equation=f"{','.join(terms)}->{result}")
 
 
-def _grouped(data: str, weight: str) -> TorchConverter:
+def _multiply_groups(data: str, weight: str) -> TorchConverter:
     """Rows in groups, those of each multiplied by a matrix of its own, as in layers of experts.
 
     `offs` says where each group of rows ends; rows behind the last one become 0.
@@ -103,7 +103,7 @@ def _grouped(data: str, weight: str) -> TorchConverter:
         rows, depth = shape
         number = call.constant(np.arange(rows)[:, None])
         ends = call.reshape(call.input("offs", INT64), [1, matrices[0]])
-        ended = call.converted(call.add("less_equal", [ends, number]), INT64)
+        ended = call.convert(call.add("less_equal", [ends, number]), INT64)
         group = call.add("sum", [ended], axis=[1])
         last = call.constant(np.asarray(matrices[0] - 1))
         known = [call.input(weight), call.add("minimum", [group, last])]
@@ -117,12 +117,12 @@ def _grouped(data: str, weight: str) -> TorchConverter:
 
 
 TORCH_MATMUL: Mapping[str, TorchConverter] = {
-    "_grouped_mm.default": _grouped("self", "mat2"),
+    "_grouped_mm.default": _multiply_groups("self", "mat2"),
     "_trilinear.default": _trilinear,
-    "addbmm.default": _added_sum,
-    "addmm.default": _added("mat1", "mat2"),
-    "addmv.default": _added("mat", "vec"),
-    "baddbmm.default": _added("batch1", "batch2"),
+    "addbmm.default": _add_sum,
+    "addmm.default": _add_product("mat1", "mat2"),
+    "addmv.default": _add_product("mat", "vec"),
+    "baddbmm.default": _add_product("batch1", "batch2"),
     "bmm.default": _of("self", "mat2"),
     "dot.default": _of("self", "tensor"),
     "einsum.default": _einsum,
@@ -132,6 +132,6 @@ TORCH_MATMUL: Mapping[str, TorchConverter] = {
     "mv.default": _of("self", "vec"),
 }
 TRANSFORMERS_MATMUL: Mapping[str, TorchConverter] = {
-    "grouped_mm_fallback.default": _grouped("input", "weight"),
+    "grouped_mm_fallback.default": _multiply_groups("input", "weight"),
 }
-"""Of Hugging Face's library, which has a name of its own for what PyTorch does not export."""
+"""Converters of Hugging Face's library, which has its own name for what PyTorch does not export."""

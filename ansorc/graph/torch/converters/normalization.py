@@ -41,7 +41,7 @@ def _batch_statistics(call: TorchCall) -> Sequence[str]:
     result = call.add(
         "standardize", [call.input("input")], axes=axes, epsilon=float(call.get("eps"))
     )
-    return [_scaled(call, result, [shape[1], *[1] * (len(shape) - 2)])]
+    return [_scale_and_shift(call, result, [shape[1], *[1] * (len(shape) - 2)])]
 
 
 def _training(call: TorchCall) -> str:
@@ -71,17 +71,17 @@ def _group_norm(call: TorchCall) -> Sequence[str]:
 def _layer_norm(call: TorchCall) -> Sequence[str]:
     shape, epsilon = call.type("input").shape, float(call.get("eps"))
     count = len(call.get("normalized_shape"))
-    if any(place in call.node.used for place in (1, 2)):
+    if any(index in call.node.used for index in (1, 2)):
         call.refuse("its mean and its deviation are read; compute them by mean and var")
     if call.has("weight") and call.has("bias"):
         inputs = [call.input(name) for name in ("input", "weight", "bias")]
         return [call.add("layer_norm", inputs, epsilon=epsilon)]
     axes = list(range(len(shape) - count, len(shape)))
     result = call.add("standardize", [call.input("input")], axes=axes, epsilon=epsilon)
-    return [_scaled(call, result, list(shape[-count:]))]
+    return [_scale_and_shift(call, result, list(shape[-count:]))]
 
 
-def _scaled(call: TorchCall, result: str, shape: Sequence[int]) -> str:
+def _scale_and_shift(call: TorchCall, result: str, shape: Sequence[int]) -> str:
     """`result` times the weight and plus the bias, where there are such, both of `shape`."""
     for operator, name in (("multiply", "weight"), ("add", "bias")):
         if call.has(name):

@@ -43,7 +43,7 @@ def _modulo(call: TorchCall) -> str:
     return call.add("floor_mod", [call.input("arg0", INT64), call.input("arg1", INT64)])
 
 
-def _negated(call: TorchCall) -> str:
+def _negate(call: TorchCall) -> str:
     return call.add("negative", [call.input("arg0", _kind(call))])
 
 
@@ -68,7 +68,7 @@ TORCH_NUMBERS: Mapping[str, TorchConverter] = {
     "number.floordiv": _floor_divide,
     "number.mod": _modulo,
     "number.mul": _arithmetic("multiply"),
-    "number.neg": _negated,
+    "number.neg": _negate,
     "number.sub": _arithmetic("subtract"),
     "number.sym_float": lambda call: call.input("arg0", FLOAT64),
     "number.sym_max": _arithmetic("maximum"),

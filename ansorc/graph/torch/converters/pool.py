@@ -12,7 +12,7 @@ from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 
 
-def _batched(call: TorchCall, rank: int) -> str:
+def _with_batch(call: TorchCall, rank: int) -> str:
     """The input with a batch, of one image if it has none."""
     shape = call.type("self").shape
     return call.reshape(call.input("self"), shape if len(shape) == rank + 2 else [1, *shape])
@@ -35,7 +35,7 @@ def _average_pool(rank: int) -> TorchConverter:
         if divisor and is_ceil:
             call.refuse("divisor_override with ceil_mode is not supported; multiply the result")
         result = call.add(
-            f"avg_pool{rank}d", [_batched(call, rank)], **window,
+            f"avg_pool{rank}d", [_with_batch(call, rank)], **window,
             ceil_mode=is_ceil, count_include_pad=counted or bool(divisor),
         )  # fmt: skip
         if divisor:
@@ -50,19 +50,19 @@ def _max_pool(rank: int) -> TorchConverter:
     """Largest elements; where they are, counted in each image, only if that is read."""
 
     def convert(call: TorchCall) -> str | Sequence[str]:
-        data, options = _batched(call, rank), _window(call, rank)
+        data, options = _with_batch(call, rank), _window(call, rank)
         options["dilation"] = call.each("dilation", rank, [1])
         is_ceil = bool(call.get("ceil_mode", False))
         if 1 not in call.node.used:
             result = call.add(f"max_pool{rank}d", [data], ceil_mode=is_ceil, **options)
-            found = call.reshape(result, call.result.shape)
-            return found if len(call.node.results) == 1 else [found]
+            pooled = call.reshape(result, call.result.shape)
+            return pooled if len(call.node.results) == 1 else [pooled]
         if is_ceil:
             call.refuse("the places of maxima with ceil_mode are not supported")
         names = call.builder.add_many("max_pool_with_indices", [data], ("", ""), **options)
         image = int(np.prod(call.type("self").shape[-rank:]))
         places = call.add("floor_mod", [names[1], call.scalar(image, names[1])])
-        return [call.reshape(one, call.result.shape) for one in (names[0], places)]
+        return [call.reshape(name, call.result.shape) for name in (names[0], places)]
 
     return convert
 
@@ -71,17 +71,17 @@ def _adaptive(rank: int) -> TorchConverter:
     """Means of parts of nearly equal size; where all are equal, an average pool."""
 
     def convert(call: TorchCall) -> str:
-        shape, data = call.type("self").shape, _batched(call, rank)
+        shape, data = call.type("self").shape, _with_batch(call, rank)
         inputs, outputs = shape[-rank:], call.each("output_size", rank)
-        if all(one == 1 for one in outputs):
+        if all(m == 1 for m in outputs):
             data = call.add("global_avg_pool", [data], layout=LAYOUTS[rank])
-        elif all(n % one == 0 for n, one in zip(inputs, outputs, strict=True)):
-            kernel = [n // one for n, one in zip(inputs, outputs, strict=True)]
+        elif all(n % m == 0 for n, m in zip(inputs, outputs, strict=True)):
+            kernel = [n // m for n, m in zip(inputs, outputs, strict=True)]
             options: dict[str, object] = {"stride": kernel, "layout": LAYOUTS[rank]}
             data = call.add(f"avg_pool{rank}d", [data], kernel=kernel, **options)
         else:
-            for d, (n, one) in enumerate(zip(inputs, outputs, strict=True)):
-                data = _means(call, data, 2 + d, n, one)
+            for d, (n, m) in enumerate(zip(inputs, outputs, strict=True)):
+                data = _means(call, data, 2 + d, n, m)
         return call.reshape(data, call.result.shape)
 
     return convert
@@ -92,8 +92,8 @@ def _means(call: TorchCall, data: str, axis: int, inputs: int, outputs: int) -> 
     first, behind = _parts(inputs, outputs)
     taps = int((behind - first).max())
     start = np.minimum(first, inputs - taps)
-    place = start[:, None] + np.arange(taps)
-    inside = (place >= first[:, None]) & (place < behind[:, None])
+    positions = start[:, None] + np.arange(taps)
+    inside = (positions >= first[:, None]) & (positions < behind[:, None])
     weights = inside / (behind - first)[:, None]
     tensors = [
         data,
@@ -124,12 +124,12 @@ def _adaptive_max(rank: int) -> TorchConverter:
         inputs, outputs = call.type("self").shape[-rank:], call.each("output_size", rank)
         if 1 in call.node.used:
             call.refuse("the places of its maxima are not supported; use max_pool with a window")
-        data = _batched(call, rank)
-        if any(n % one for n, one in zip(inputs, outputs, strict=True)):
-            for d, (n, one) in enumerate(zip(inputs, outputs, strict=True)):
-                data = _maxima(call, data, 2 + d, n, one)
+        data = _with_batch(call, rank)
+        if any(n % m for n, m in zip(inputs, outputs, strict=True)):
+            for d, (n, m) in enumerate(zip(inputs, outputs, strict=True)):
+                data = _maxima(call, data, 2 + d, n, m)
             return [call.reshape(data, call.result.shape)]
-        kernel = [n // one for n, one in zip(inputs, outputs, strict=True)]
+        kernel = [n // m for n, m in zip(inputs, outputs, strict=True)]
         options: dict[str, object] = {"kernel": kernel, "stride": kernel, "layout": LAYOUTS[rank]}
         result = call.add(f"max_pool{rank}d", [data], **options)
         return [call.reshape(result, call.result.shape)]

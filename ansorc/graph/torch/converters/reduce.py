@@ -32,8 +32,8 @@ def _any_or_all(operator: str) -> TorchConverter:
     def convert(call: TorchCall) -> str:
         axes = call.axes("dim", len(call.type("self").shape))
         keepdims = bool(call.get("keepdim", False))
-        found = call.add(operator, [call.input("self", BOOL)], axis=axes, keepdims=keepdims)
-        return call.converted(found, call.result.dtype)  # uint8 of uint8
+        reduced = call.add(operator, [call.input("self", BOOL)], axis=axes, keepdims=keepdims)
+        return call.convert(reduced, call.result.dtype)  # uint8 of uint8
 
     return convert
 
@@ -64,10 +64,10 @@ def _extreme(operator: str) -> TorchConverter:
         axis = call.axis(call.get("dim"), len(call.type("self").shape))
         options: dict[str, object] = {"axis": axis, "keepdims": bool(call.get("keepdim", False))}
         data = _comparable(call)
-        found = [call.converted(call.add(operator, [data], **options), call.result.dtype)]
+        names = [call.convert(call.add(operator, [data], **options), call.result.dtype)]
         if 1 in call.node.used:
-            found.append(call.add(f"arg{operator}", [data], **options))
-        return found
+            names.append(call.add(f"arg{operator}", [data], **options))
+        return names
 
     return convert
 
@@ -93,10 +93,10 @@ def _moments(call: TorchCall) -> tuple[str, str]:
 
 
 def _cumulative(operator: str) -> TorchConverter:
-    return lambda call: _accumulated(call, operator)
+    return lambda call: _accumulate(call, operator)
 
 
-def _accumulated(call: TorchCall, operator: str) -> str:
+def _accumulate(call: TorchCall, operator: str) -> str:
     data, shape = call.input("self", call.result.dtype), call.type("self").shape
     if not shape:
         return data
@@ -111,7 +111,7 @@ def _running(operator: str) -> TorchConverter:
             call.refuse(
                 "the places of what is largest so far are not supported; read only the values"
             )
-        return [_accumulated(call, operator)]
+        return [_accumulate(call, operator)]
 
     return convert
 
@@ -131,10 +131,10 @@ def _vector_norm(call: TorchCall) -> str:
 
 def _distances(call: TorchCall) -> str:
     """The norm of the differences of all pairs of rows of x1 [..., n, d] and x2 [..., m, d]."""
-    kind, (*one, n, size), (*other, m, _) = (
+    kind, (*left_batch, n, size), (*other, m, _) = (
         call.result.dtype, call.type("x1").shape, call.type("x2").shape
     )  # fmt: skip
-    left = call.reshape(call.input("x1", kind), [*one, n, 1, size])
+    left = call.reshape(call.input("x1", kind), [*left_batch, n, 1, size])
     right = call.reshape(call.input("x2", kind), [*other, 1, m, size])
     off = call.add("subtract", [left, right])
     return _norm(call, off, float(call.get("p", 2)), {"axis": [-1], "keepdims": False})
@@ -146,7 +146,7 @@ def _norm(call: TorchCall, data: str, p: float, options: Mapping[str, object]) -
         return call.add("max" if p > 0 else "min", [size], **options)
     if p == 0:
         present = call.add("not_equal", [data, call.scalar(0, data)])
-        return call.add("sum", [call.converted(present, call.result.dtype)], **options)
+        return call.add("sum", [call.convert(present, call.result.dtype)], **options)
     if p == 1:
         return call.add("sum", [size], **options)
     if p == 2:

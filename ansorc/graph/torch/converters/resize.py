@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ansorc.graph.operators.resize import cubic_weight, linear_weight
-from ansorc.graph.resizing import nearest_elements, weighted_sums
+from ansorc.graph.resizing import add_weighted_sums, nearest_elements
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 from ansorc.ir.aligned import Array
 
@@ -24,7 +24,7 @@ Falloff: TypeAlias = "Callable[[Array], Array]"
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
 _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
-"""What ATen calls the factors of each spatial dimension, by their number."""
+"""ATen's names for the factors of each spatial dimension, by their number."""
 
 
 _VECTORISED_CHANNELS, _VECTORISED_LENGTHS = 4, 128
@@ -60,10 +60,10 @@ def _axes(call: TorchCall, kind: Any = None) -> Iterator[_Axis]:
     if given is None:
         given = [call.get(name) for name in _SCALES[len(size)]]
     kind = kind or call.result.dtype.numpy.type
-    for place, (n, m, factor) in enumerate(zip(shape, size, given, strict=True), 2):
+    for dimension, (n, m, factor) in enumerate(zip(shape, size, given, strict=True), 2):
         ratio = float(factor or 0.0)
         step = kind(1.0 / ratio) if ratio > 0 else kind(n) / kind(m)
-        yield _Axis(place, n, m, step, ratio > 0)
+        yield _Axis(dimension, n, m, step, ratio > 0)
 
 
 def _ignores_factors(call: TorchCall) -> bool:
@@ -111,13 +111,15 @@ def _refuse_integers(call: TorchCall) -> None:
 def _bilinear(call: TorchCall) -> str:
     _refuse_integers(call)
     size, is_aligned = call.result.shape[2:], bool(call.get("align_corners"))
-    is_exact = is_aligned or all(one.is_exact or one.inputs == one.outputs for one in _axes(call))
+    is_exact = is_aligned or all(
+        axis.is_exact or axis.inputs == axis.outputs for axis in _axes(call)
+    )
     if is_exact and (min(size) > 1 or not is_aligned):
         corners = "align_corners" if is_aligned else "half_pixel"
         options: dict[str, object] = {"layout": "NCHW", "coordinates": corners}
         data = call.input(_image(call))
         return call.add("resize2d_bilinear", [data], size=list(size), **options)
-    return _mixed(call, support=1, kernel=linear_weight)
+    return _mix_neighbours(call, support=1, kernel=linear_weight)
 
 
 def _places(axis: _Axis, *, is_aligned: bool) -> Array:
@@ -129,7 +131,7 @@ def _places(axis: _Axis, *, is_aligned: bool) -> Array:
     return axis.step * (i.astype(kind) + kind(0.5)) - kind(0.5)
 
 
-def _mixed(call: TorchCall, *, support: int, kernel: Falloff) -> str:
+def _mix_neighbours(call: TorchCall, *, support: int, kernel: Falloff) -> str:
     """Neighbours that are at most `support` elements away, weighted by `kernel` of how far."""
     _refuse_integers(call)
     data, is_aligned = call.input(_image(call)), bool(call.get("align_corners"))
@@ -142,12 +144,12 @@ def _mixed(call: TorchCall, *, support: int, kernel: Falloff) -> str:
             continue
         taps = (np.floor(places) - support + 1)[:, None] + np.arange(2 * support)
         weights = kernel(taps - places[:, None])
-        data = weighted_sums(call.builder, data, axis.place, taps, weights)
+        data = add_weighted_sums(call.builder, data, axis.place, taps, weights)
     return data
 
 
 def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
-    """As `_mixed`, but where an image shrinks the kernel is as much wider (antialiased)."""
+    """Like `_mix_neighbours`, with an antialiased kernel: wider where an image shrinks."""
     _refuse_integers(call)
     data, is_aligned = call.input(_image(call)), bool(call.get("align_corners"))
     for axis in _axes(call):
@@ -164,13 +166,13 @@ def _smooth(call: TorchCall, *, support: int, kernel: Falloff) -> str:
         taps = first[:, None] + np.arange(int((behind - first).max()))
         weights = kernel((taps - centre[:, None] + 0.5) / width) * (taps < behind[:, None])
         weights = weights / weights.sum(1, keepdims=True)
-        data = weighted_sums(call.builder, data, axis.place, taps, weights)
+        data = add_weighted_sums(call.builder, data, axis.place, taps, weights)
     return data
 
 
 def _grid_sample(call: TorchCall) -> str:
     inputs = [call.input("input"), call.input("grid")]
-    mode, padding = (call.get(f"{one}_mode") for one in ("interpolation", "padding"))
+    mode, padding = (call.get(f"{option}_mode") for option in ("interpolation", "padding"))
     options: dict[str, object] = {"mode": _MODES[int(mode)], "padding": _PADDINGS[int(padding)]}
     if options == {"mode": "nearest", "padding": "reflection"}:
         options["reflect_first"] = True
@@ -178,8 +180,8 @@ def _grid_sample(call: TorchCall) -> str:
     return call.add("grid_sample", inputs, align_corners=align_corners, **options)
 
 
-_LINEAR = partial(_mixed, support=1, kernel=linear_weight)
-_CUBIC = partial(_mixed, support=2, kernel=partial(cubic_weight, a=-0.75))
+_LINEAR = partial(_mix_neighbours, support=1, kernel=linear_weight)
+_CUBIC = partial(_mix_neighbours, support=2, kernel=partial(cubic_weight, a=-0.75))
 _SMOOTH_LINEAR = partial(_smooth, support=1, kernel=linear_weight)
 _SMOOTH_CUBIC = partial(_smooth, support=2, kernel=partial(cubic_weight, a=-0.5))
 _RESIZINGS: Mapping[str, TorchConverter] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ansorc.graph.importing.values import Value
-from ansorc.graph.slices import sliced
+from ansorc.graph.slices import add_slice
 from ansorc.graph.torch.torch_call import TorchCall, TorchConverter
 
 
@@ -15,7 +15,7 @@ def part_along(call: TorchCall, data: str, axis: int, places: range) -> Value:
     """Return the elements of `data` at some places of an axis; an empty part is known."""
     ranges = [range(extent) for extent in call.builder.type(data).shape]
     ranges[axis] = places
-    return sliced(call.builder, data, ranges)
+    return add_slice(call.builder, data, ranges)
 
 
 def _range(call: TorchCall, extent: int) -> range:
@@ -42,10 +42,10 @@ def _select(call: TorchCall) -> Value:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim"), len(shape))
     index = int(call.get("index"))
-    place = index + shape[axis] if index < 0 else index
-    found = part_along(call, call.input("self"), axis, range(place, place + 1))
+    start = index + shape[axis] if index < 0 else index
+    selected = part_along(call, call.input("self"), axis, range(start, start + 1))
     new = [*shape[:axis], *shape[axis + 1 :]]
-    return call.reshape(found, new) if isinstance(found, str) else found.reshape(new)
+    return call.reshape(selected, new) if isinstance(selected, str) else selected.reshape(new)
 
 
 def _split(call: TorchCall) -> Sequence[Value]:
@@ -55,13 +55,15 @@ def _split(call: TorchCall) -> Sequence[Value]:
     if isinstance(given, int):
         starts = range(0, shape[axis], given)
         given = [min(given, shape[axis] - start) for start in starts]
-    found: list[Value] = []
+    parts: list[Value] = []
     start = 0
-    for place, length in enumerate(given):
-        where = range(start, start + length) if place in call.node.used else range(start, start + 1)
-        found.append(part_along(call, call.input("self"), axis, where))
+    for number, length in enumerate(given):
+        where = (
+            range(start, start + length) if number in call.node.used else range(start, start + 1)
+        )
+        parts.append(part_along(call, call.input("self"), axis, where))
         start += length
-    return found
+    return parts
 
 
 def _diagonal(call: TorchCall) -> Value:
@@ -101,11 +103,11 @@ def _col2im(call: TorchCall) -> str:
     """Return the sum of patches that are given as columns."""
     shape, (kernel, dilation, padding, stride) = call.type("self").shape, _patches(call)
     data = call.reshape(call.input("self"), [*[1] * (3 - len(shape)), *shape])
-    found = call.add(
+    patches = call.add(
         "sum_of_patches", [data], size=call.each("output_size", 2), kernel=kernel, stride=stride,
         padding=[*padding, *padding], dilation=dilation,
     )  # fmt: skip
-    return call.reshape(found, call.result.shape)
+    return call.reshape(patches, call.result.shape)
 
 
 def _patches(call: TorchCall) -> list[list[int]]:
@@ -115,11 +117,11 @@ def _patches(call: TorchCall) -> list[list[int]]:
 def _unbind(call: TorchCall) -> Sequence[Value]:
     shape = call.type("self").shape
     axis = call.axis(call.get("dim", 0), len(shape))
-    new, found = [*shape[:axis], *shape[axis + 1 :]], list[Value]()
-    for place in range(shape[axis]):
-        part = part_along(call, call.input("self"), axis, range(place, place + 1))
-        found.append(call.reshape(part, new) if isinstance(part, str) else part.reshape(new))
-    return found
+    new, parts = [*shape[:axis], *shape[axis + 1 :]], list[Value]()
+    for index in range(shape[axis]):
+        part = part_along(call, call.input("self"), axis, range(index, index + 1))
+        parts.append(call.reshape(part, new) if isinstance(part, str) else part.reshape(new))
+    return parts
 
 
 def _cat(call: TorchCall) -> str:
@@ -157,8 +159,8 @@ def _roll(call: TorchCall) -> str:
         if not cut:
             continue
         halves = [range(cut, extent), range(cut)]
-        parts = [part_along(call, data, axis, one) for one in halves]
-        data = call.add("concat", [one for one in parts if isinstance(one, str)], axis=axis)
+        parts = [part_along(call, data, axis, half) for half in halves]
+        data = call.add("concat", [half for half in parts if isinstance(half, str)], axis=axis)
     return call.reshape(data, shape)
 
 
@@ -171,14 +173,14 @@ def _slice_scatter(call: TorchCall) -> str:
         return call.input("self", kind)
     data, inner = call.input("self", kind), call.input("src", kind)
     if places.step != 1:
-        return _spread(call, data, inner, axis, places)
+        return _put_inner(call, data, inner, axis, places)
     outer = (range(places.start), range(places.stop, shape[axis]))
-    before, after = (part_along(call, data, axis, one) for one in outer)
-    parts = [one for one in (before, inner, after) if isinstance(one, str)]
+    before, after = (part_along(call, data, axis, where) for where in outer)
+    parts = [where for where in (before, inner, after) if isinstance(where, str)]
     return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
 
 
-def _spread(call: TorchCall, data: str, inner: str, axis: int, places: range) -> str:
+def _put_inner(call: TorchCall, data: str, inner: str, axis: int, places: range) -> str:
     """`inner` at places of an axis that are not in a row, elsewhere `data`."""
     extent = call.builder.type(data).shape[axis]
     source, is_there = np.zeros(extent, np.int64), np.zeros(extent, np.bool_)
@@ -192,12 +194,12 @@ def _spread(call: TorchCall, data: str, inner: str, axis: int, places: range) ->
 def _select_scatter(call: TorchCall) -> str:
     shape, kind = call.type("self").shape, call.result.dtype
     axis, index = call.axis(call.get("dim"), len(shape)), int(call.get("index"))
-    place = index + shape[axis] if index < 0 else index
+    start = index + shape[axis] if index < 0 else index
     new = [1 if d == axis else extent for d, extent in enumerate(shape)]
     inner, data = call.reshape(call.input("src", kind), new), call.input("self", kind)
-    outer = (range(place), range(place + 1, shape[axis]))
-    before, after = (part_along(call, data, axis, one) for one in outer)
-    parts = [one for one in (before, inner, after) if isinstance(one, str)]
+    outer = (range(start), range(start + 1, shape[axis]))
+    before, after = (part_along(call, data, axis, where) for where in outer)
+    parts = [where for where in (before, inner, after) if isinstance(where, str)]
     return parts[0] if len(parts) == 1 else call.add("concat", parts, axis=axis)
 
 
@@ -220,8 +222,8 @@ def _pad(operator: str) -> TorchConverter:
             range(max(0, -low), extent - max(0, -high))
             for low, high, extent in zip(before, after, shape, strict=True)
         ]
-        data = sliced(call.builder, call.input("self"), ranges)
-        low, high = [max(0, one) for one in before], [max(0, one) for one in after]
+        data = add_slice(call.builder, call.input("self"), ranges)
+        low, high = [max(0, margin) for margin in before], [max(0, margin) for margin in after]
         if not any(low) and not any(high):
             return data
         inner = [data] if isinstance(data, str) else [call.constant(data)]

@@ -16,7 +16,7 @@ def _reshape(call: TorchCall) -> str:
 
 def _permute(call: TorchCall) -> str:
     rank = len(call.type("self").shape)
-    order = [call.axis(one, rank) for one in call.get("dims")]
+    order = [call.axis(axis, rank) for axis in call.get("dims")]
     if order == list(range(rank)):
         return call.input("self")
     return call.add("transpose", [call.input("self")], order=order)
@@ -69,17 +69,17 @@ def _pixel_shuffle(call: TorchCall) -> str:
     return call.reshape(data, call.result.shape)
 
 
-def _filled(value: float | None) -> TorchConverter:
+def _fill(value: float | None) -> TorchConverter:
     """Equal values, of a shape that is known; `value` None: the argument says which."""
 
     def convert(call: TorchCall) -> Value:
         kind, number = call.result, value
         if number is None:
-            found = call.value("fill_value")
-            if found is None:
+            known = call.value("fill_value")
+            if known is None:
                 data = call.input("fill_value", kind.dtype)
                 return call.add("broadcast_to", [data], shape=list(kind.shape))
-            number = found.item()
+            number = known.item()
         return np.full(kind.shape, number, kind.dtype.numpy)
 
     return convert
@@ -93,19 +93,19 @@ _SHAPES = (
 TORCH_VIEWS: Mapping[str, TorchConverter] = {
     **dict.fromkeys(_SHAPES, _reshape),
     "as_strided.default": _as_strided,
-    "empty_like.default": _filled(0),
+    "empty_like.default": _fill(0),
     "expand.default": _expand,
-    "full_like.default": _filled(None),
-    "new_empty.default": _filled(0),
-    "new_full.default": _filled(None),
-    "new_ones.default": _filled(1),
-    "new_zeros.default": _filled(0),
-    "ones_like.default": _filled(1),
+    "full_like.default": _fill(None),
+    "new_empty.default": _fill(0),
+    "new_full.default": _fill(None),
+    "new_ones.default": _fill(1),
+    "new_zeros.default": _fill(0),
+    "ones_like.default": _fill(1),
     "permute.default": _permute,
     "pixel_shuffle.default": _pixel_shuffle,
     "t.default": _transpose,
     "transpose.int": _transpose,
     "tril.default": _triangle(upper=False),
     "triu.default": _triangle(upper=True),
-    "zeros_like.default": _filled(0),
+    "zeros_like.default": _fill(0),
 }

@@ -211,7 +211,7 @@ class Meetings:
         """Return whether the bounds of both offsets are disjoint, as for two slots."""
         ends: list[tuple[int, int]] = []
         for offset, touch in both:
-            interval = _guarded_bounds(offset, touch.guards, self._ranges(touch))
+            interval = _find_bounds(offset, touch.guards, self._ranges(touch))
             if interval is None:
                 return False
             ends.append(interval)
@@ -261,7 +261,7 @@ class Meetings:
         return self._known[key]
 
 
-def _guarded_bounds(
+def _find_bounds(
     offset: Linear[Atom], guards: Sequence[Expr], ranges: Mapping[str, Interval]
 ) -> Interval | None:
     """Return bounds of an offset under `guards`: 399 of `4*t + v` with `t < 100` and v < 4."""

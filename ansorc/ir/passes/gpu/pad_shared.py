@@ -25,7 +25,7 @@ from ansorc.ir.passes.queries import first_lane
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, statements, substatements
 from ansorc.ir.substitute import free_vars, with_buffers
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
-from ansorc.target.gpu_requests import BANK_BYTES, are_asked_twice, shared_wavefronts
+from ansorc.target.gpu_requests import BANK_BYTES, are_asked_twice, count_shared_wavefronts
 
 _WARPS = 4
 """The warps of a block that are evaluated: others do the same a few rows further."""
@@ -185,7 +185,7 @@ def _cycles(buffer: Buffer, requests: Sequence[_BankRequest]) -> tuple[float, fl
         )
         joined = unit if request.may_join and is_aligned else 1
         width = min(VECTOR_BYTES, request.lanes * joined * buffer.dtype.bytes)
-        wavefronts = shared_wavefronts(offsets * buffer.dtype.bytes, width)
+        wavefronts = count_shared_wavefronts(offsets * buffer.dtype.bytes, width)
         total += request.times / joined * float(wavefronts.mean())
         parts = max(1, width // BANK_BYTES)
         lost += request.times / joined * float(np.maximum(wavefronts - parts, 0).mean())
