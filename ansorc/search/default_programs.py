@@ -12,7 +12,6 @@ from contextlib import closing
 
 from ansorc.errors import MeasureError
 from ansorc.schedule import Names
-from ansorc.search.default_worker import program_in, task_message
 from ansorc.search.measure.messages import Message, Request, failure_of
 from ansorc.search.measure.pool import WorkerPool, WorkerPoolOptions, ZygoteProcess
 from ansorc.search.measure.program_text import ProgramText
@@ -55,7 +54,7 @@ def _choose(tasks: Sequence[Task], processes: int) -> dict[int, ProgramText]:
                 for number, reply in pool.run([_request(task) for task in tasks]):
                     failure = failure_of(reply) if isinstance(reply, Message) else reply
                     if isinstance(reply, Message) and failure is None:
-                        chosen[number] = program_in(reply)
+                        chosen[number] = ProgramText(reply.text("steps"))
                     else:
                         _LOG.info("%s: a worker cannot choose: %s", tasks[number].name, failure)
     except MeasureError as error:
@@ -64,4 +63,4 @@ def _choose(tasks: Sequence[Task], processes: int) -> dict[int, ProgramText]:
 
 
 def _request(task: Task) -> Request:
-    return Request(task_message(task), _LIMIT_S)
+    return Request(Message({"task": task.to_json()}), _LIMIT_S)

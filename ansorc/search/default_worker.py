@@ -15,16 +15,6 @@ def main(role: str) -> None:
     serve(_handler)
 
 
-def task_message(task: Task) -> Message:
-    """Return the job to choose the untuned program of `task`."""
-    return Message({"task": task.to_json()})
-
-
-def program_in(answer: Message) -> ProgramText:
-    """Return the program that a worker has chosen."""
-    return ProgramText(answer.text("steps"))
-
-
 def _handler() -> Handler:
     return _choose
 

@@ -173,14 +173,14 @@ def test_a_damaged_model_is_refused(tmp_path: Path, text: str) -> None:
 
 _BESIDE = """
 import sys
-from ansorc.search.model.boosting import Growth, grown, import_ahead
+from ansorc.search.model.boosting import Growth, grow_trees, import_ahead
 if FIRST:
     import lightgbm
 import_ahead()
 print("sklearn" in sys.modules)
 import lightgbm, sklearn.base, numpy
 matrix = numpy.arange(40, dtype=numpy.float32).reshape(20, 2)
-trees = grown(matrix, lambda said, data: (said - matrix[:, 0], numpy.ones(20)), Growth())
+trees = grow_trees(matrix, lambda said, data: (said - matrix[:, 0], numpy.ones(20)), Growth())
 error = numpy.abs(trees.predict(matrix, raw_score=True, num_threads=1) - matrix[:, 0]).max()
 model = lightgbm.LGBMRegressor(min_child_samples=1, verbose=-1).fit(matrix, matrix[:, 0])
 print(error < 5, isinstance(model, sklearn.base.BaseEstimator))

@@ -324,7 +324,7 @@ def _is_negation{helper}
         """
 
 def test_two_negations_disappear() -> None:
-    assert operators(optimized(NETWORKS["negations"]())) == ["exp", "relu"]
+    assert operators(optimize_graph(NETWORKS["negations"]())) == ["exp", "relu"]
 """,
     )
 

@@ -298,11 +298,11 @@ def test_a_rate_of_zero_switches_a_kind_of_child_off(
     made: list[str] = []
 
     class Watched(Variation):
-        def crossed(self, ones: Parents, others: Parents) -> list[Offspring]:
+        def cross(self, ones: Parents, others: Parents) -> list[Offspring]:
             made.append("crossover_rate")
             return super().cross(ones, others)
 
-        def migrated(self, parents: Offspring, number: int) -> np.ndarray:
+        def migrate(self, parents: Offspring, number: int) -> np.ndarray:
             is_near = number in neighbourhood_of(space).relocated[parents[0]]
             made.append("location_rate" if is_near else "sketch_rate")
             return super().migrate(parents, number)
