@@ -90,7 +90,7 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "WorkerPool", NotedPool)
-    monkeypatch.setattr(module, "program_in", interrupted)
+    monkeypatch.setattr(module, "ProgramText", interrupted)
     with pytest.raises(KeyboardInterrupt):
         default_programs([product(64, CPU), product(7, CPU)])
     assert len(pids) == 2
