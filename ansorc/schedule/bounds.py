@@ -12,8 +12,8 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from ansorc.ir.arith.affine import Linear, affine
-from ansorc.ir.arith.cut_off import CutOff, cut_off
+from ansorc.ir.arith.affine import Linear
+from ansorc.ir.arith.cut_off import CutOff, linear_form
 from ansorc.ir.arith.interval import Ranges
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
 from ansorc.ir.substitute import free_vars
@@ -258,9 +258,7 @@ def _over_threads(
 def _index_box(index: Expr, axes: dict[str, IndexBounds], ranges: Ranges) -> IndexBounds:
     if isinstance(index, Var) and index.name in axes:
         return axes[index.name]
-    form, cut = affine(index), None
-    if form is None and (cut := cut_off(index)) is not None:
-        form = affine(cut.value)
+    form, cut = linear_form(index)
     if form is None:
         return _quotient_box(index, axes)
     box = _linear_box(form, axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from ansorc.ir.arith.affine import Linear, affine
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr
 
 
@@ -35,3 +36,11 @@ def cut_off(index: Expr) -> CutOff | None:
             high = min(high, float(limit.value))
         value = inner
     return None if value is index or low > high else CutOff(value, low, high)
+
+
+def linear_form(index: Expr) -> tuple[Linear[str] | None, CutOff | None]:
+    """Return the linear form of `index`, or of what it cuts off and where; None if it has none."""
+    form, cut = affine(index), None
+    if form is None and (cut := cut_off(index)) is not None:
+        form = affine(cut.value)
+    return form, cut

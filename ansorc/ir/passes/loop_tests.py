@@ -98,6 +98,7 @@ def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> li
     shares: dict[Expr, Linear[Atom]] = {}
     places: dict[Expr, set[int]] = {}
     ranks: dict[Expr, tuple[bool, int]] = {}
+    cut_off = set[Expr]()
     for test in tests:
         factor, share = _share(name, test)
         starts = _places(test, factor, share, ranges) if factor else []
@@ -107,10 +108,8 @@ def find_cuts(name: str | None, tests: Sequence[LoopTest], ranges: Ranges) -> li
             places.setdefault(key, set()).update(starts)
             rank = (test.is_guard, abs(factor))
             ranks[key] = max(rank, ranks.get(key, rank))
+            cut_off |= {key} if test.is_cut_off else set()
     cuts: list[Cuts] = []
-    cut_off = {
-        key for test in tests if test.is_cut_off for key in (_share(name, test)[1].to_expr(),)
-    }
     for key in sorted(places, key=lambda key: ranks[key], reverse=True):
         low, high = linear_bounds(shares[key], ranges) or (0, 0)
         cuts.append(Cuts(shares[key], low, high, tuple(sorted(places[key])), key in cut_off))

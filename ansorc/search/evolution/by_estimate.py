@@ -45,6 +45,8 @@ class EstimateSearch:
     untuned: UntunedSearch
     drawn: dict[SketchPart, Pool] = field(default_factory=dict[SketchPart, Pool])
     refined: dict[SketchPart, Pool] = field(default_factory=dict[SketchPart, Pool])
+    complete: set[SketchPart] = field(default_factory=set[SketchPart])
+    """Parts all of whose programs were drawn."""
 
     def best(self, count: int) -> list[Steps]:
         """Return up to `count` programs of the best structures, the best first."""
@@ -72,6 +74,8 @@ class EstimateSearch:
         """Return random programs of a part with their costs, or all that there are."""
         if part not in self.drawn:
             genes = all_programs(part.sketch, part.rows, DEFAULTS)
+            if genes is not None:
+                self.complete.add(part)
             if genes is None or not len(genes):
                 genes = self.untuned.start(part, np.random.default_rng(0))
             genes = np.unique(_with_fixed(part, genes), axis=0)
@@ -88,8 +92,8 @@ class EstimateSearch:
             pool, rng = self.draw(part), np.random.default_rng(0)
             scored: Scored = {}
             budget, bests = self.untuned.budget, [pool.best]
-            is_complete = all_programs(part.sketch, part.rows, DEFAULTS) is not None
-            for _ in range(0 if is_complete or not part.sketch.variables else part.rounds):
+            is_complete = part in self.complete or not part.sketch.variables
+            for _ in range(0 if is_complete else part.rounds):
                 pool = self._next(pool, rng, scored)
                 bests.append(pool.best)
                 before = bests[: -budget.patience]

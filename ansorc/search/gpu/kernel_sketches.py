@@ -50,7 +50,7 @@ class _Slicing:
         )  # fmt: skip
 
     @cached_property
-    def _made(self) -> tuple[str, ...]:
+    def _made_stages(self) -> tuple[str, ...]:
         """The stage that each step makes, as `State.fresh_name` calls it; empty for none."""
         dag = self.sketch.dag
         taken = {buffer.name for buffer in dag.inputs} | {
@@ -71,7 +71,9 @@ class _Slicing:
         needs = _Needs({stage.name for stage in stages}, self._inlined_in(stages))
         kept = [
             step
-            for step, made in zip(reversed(self.sketch.steps), reversed(self._made), strict=True)
+            for step, made in zip(
+                reversed(self.sketch.steps), reversed(self._made_stages), strict=True
+            )
             if needs.take(step, made)
         ]
         return tuple(reversed(kept))

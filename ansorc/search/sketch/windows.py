@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ansorc.errors import ScheduleError
-from ansorc.ir.arith.affine import affine
+from ansorc.ir.arith.cut_off import linear_form
 from ansorc.ir.expr import Const, Load, Var
 from ansorc.ir.node import Node, children
 from ansorc.lang.access import reads_of
@@ -57,7 +57,7 @@ def _find_windows(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
     accesses, space = reads_of(reader, source), {axis.name for axis in reader.axes}
     windowed: dict[int, set[str]] = {}
     for dimension in range(len(source.axes)):
-        forms = [affine(access[dimension]) for access in accesses]
+        forms = [linear_form(access[dimension])[0] for access in accesses]
         known = [form for form in forms if form is not None]
         names = {name for form in known for name in form.terms}
         is_window = len({form.constant for form in known}) > 1 or not names <= space
@@ -79,10 +79,12 @@ def _work(op: ComputeOp) -> int:
 
 def _values(value: Node) -> Iterator[Node]:
     """Yield the nodes of `value`, but not those of indices."""
-    yield value
-    if not isinstance(value, Load):
-        for part in children(value):
-            yield from _values(part)
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, Load):
+            waiting += children(part)
 
 
 def repeats_work(state: State, stage: Stage) -> bool:
@@ -231,6 +233,6 @@ def find_moved_axes(state: State, stage: Stage, known: dict[str, set[str]]) -> s
             for dimension, axis in enumerate(source.op.axes):
                 if axis.name in deeper:
                     for access in reads_of(stage.op, source.op):
-                        form = affine(access[dimension])
+                        form, _ = linear_form(access[dimension])
                         moved |= set() if form is None else form.terms.keys() & space
     return moved

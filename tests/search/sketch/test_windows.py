@@ -140,6 +140,8 @@ def test_sources_read_at_places_that_are_cut_off_are_computed_in_tiles() -> None
         if isinstance(stage.attach, At)
     ]
     assert attached
+    tiled = {variable.axis for sketch in whole_sketches(dag) for variable in sketch.variables}
+    assert "i" in tiled, "windows that are cut off reach along i"
 
 
 @st.composite
