@@ -58,6 +58,7 @@ from ansorc.lang.scalar import (
     truncated_divide,
 )
 from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.scan import ScanSteps, scan
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -70,6 +71,7 @@ __all__ = [
     "Reducer",
     "Reduction",
     "Scalar",
+    "ScanSteps",
     "Tensor",
     "TupleReducer",
     "TupleReduction",
@@ -112,6 +114,7 @@ __all__ = [
     "reducer",
     "round",
     "rsqrt",
+    "scan",
     "sigmoid",
     "sin",
     "sqrt",
@@ -126,8 +129,8 @@ _FUNCTIONS = (
     "compute", "compute_tuple", "const", "cos", "equal", "erf", "exp", "exp2", "expm1", "floor",
     "fmod", "if_then_else", "load_workload", "log", "log1p", "log2", "logical_not", "max",
     "maximum", "min", "minimum", "not_equal", "placeholder", "power", "prod", "reduce_axis",
-    "reducer", "round", "rsqrt", "sigmoid", "sin", "sqrt", "sum", "tanh", "truncated_divide",
-    "workload",
+    "reducer", "round", "rsqrt", "scan", "sigmoid", "sin", "sqrt", "sum", "tanh",
+    "truncated_divide", "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)

@@ -10,7 +10,7 @@ from functools import cached_property
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.lang.reducer import Reducer
 
@@ -90,6 +90,34 @@ class Temporary:
 
 
 @dataclass(frozen=True)
+class StateBuffer(Buffer):
+    """A tensor of a scan as its own bodies load it; no other computation may load from it."""
+
+    output: int = 0
+    """The number of the tensor among those that the scan computes."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What makes a computation a scan: its elements along `axis` are computed one after the other.
+
+    The bodies load elements of the tensors that they compute, as `StateBuffer`s, one step before:
+    at `axis - 1`, or at `axis + 1` if the steps go from the end (`is_reversed`). In front of the
+    first element are the values `inits`, which do not depend on `axis`.
+    """
+
+    axis: str
+    inits: tuple[Expr, ...]
+    is_reversed: bool = False
+
+    @property
+    def before(self) -> Expr:
+        """The place along the axis of the step before."""
+        var = Var(self.axis)
+        return var + 1 if self.is_reversed else var - 1
+
+
+@dataclass(frozen=True)
 class ComputeOp:
     """`buffer[axes] = body`, or the terms `body` combined over `reduce_axes` by `combiner`.
 
@@ -97,7 +125,9 @@ class ComputeOp:
     reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
     search. `more` are further outputs, computed for the same axes at the same time; the
     computation has the name of its first. `temporaries` come before the bodies, in their order;
-    schedules make them, of computations that are not reductions.
+    schedules make them, of computations that are neither reductions nor scans. `scan` is there if
+    the elements along an axis are computed one from the other (`ac.scan`); what the bodies load of
+    their own tensors is none of `loads`.
     """
 
     name: str
@@ -109,6 +139,7 @@ class ComputeOp:
     hints: tuple[tuple[str, str], ...] = ()
     more: tuple[Output, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
+    scan: Scan | None = None
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -125,16 +156,28 @@ class ComputeOp:
         """All values computed for an element: the temporaries, then the bodies."""
         return (*(temporary.value for temporary in self.temporaries), *self.bodies)
 
+    @property
+    def inits(self) -> tuple[Expr, ...]:
+        """The values in front of a scan, for each of `buffers`; none if it is no scan."""
+        return () if self.scan is None else self.scan.inits
+
+    @property
+    def scan_axis(self) -> str:
+        """The axis along which a scan goes, or an empty text."""
+        return "" if self.scan is None else self.scan.axis
+
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the parts, parents first."""
-        for part in self.parts:
+        """Yield every node of the parts and of what is in front of a scan, parents first."""
+        for part in (*self.parts, *self.inits):
             yield from walk(part)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of tensors by the parts, in order."""
-        nodes = (node for body in self.bodies for node in walk(body))
+        """The loads of other tensors by the parts and in front of a scan, in order."""
+        nodes = (node for body in (*self.bodies, *self.inits) for node in walk(body))
         loads = [node for node in nodes if isinstance(node, Load)]
+        if self.scan is not None:
+            return tuple(load for load in loads if not isinstance(load.buffer, StateBuffer))
         if not self.temporaries:
             return tuple(loads)
         held = {temporary.buffer.name for temporary in self.temporaries}
@@ -184,7 +227,8 @@ class ComputeOp:
         """Return the computation with each of its parts changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
         before = tuple(temporary.with_value(change) for temporary in self.temporaries)
-        return replace(self, body=change(self.body), more=more, temporaries=before)
+        scan = self.scan and replace(self.scan, inits=tuple(map(change, self.scan.inits)))
+        return replace(self, body=change(self.body), more=more, temporaries=before, scan=scan)
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
         """Return the computation with each read of `old` replaced by a read of `new`."""
@@ -200,7 +244,28 @@ class ComputeOp:
         """Return the computation of `buffers` instead, with the name of the first."""
         pairs = zip(buffers[1:], self.more, strict=True)
         more = tuple(replace(output, buffer=buffer) for buffer, output in pairs)
-        return replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
+        renamed = replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
+        return renamed if self.scan is None else renamed.with_states(renamed.state_loads)
+
+    @property
+    def state_loads(self) -> tuple[Load, ...]:
+        """The loads of the results of a scan at its own place, one step before."""
+        assert self.scan is not None
+        before = self.scan.before
+        places = tuple(before if a.name == self.scan.axis else Var(a.name) for a in self.axes)
+        return tuple(
+            Load(StateBuffer(buffer.name, buffer.shape, buffer.dtype, output=output), places)
+            for output, buffer in enumerate(self.buffers)
+        )
+
+    def with_states(self, states: Sequence[Expr]) -> ComputeOp:
+        """Return the scan with `states` in the place of its results one step before."""
+
+        def rule(node: Node) -> Node | None:
+            is_state = isinstance(node, Load) and isinstance(node.buffer, StateBuffer)
+            return states[node.buffer.output] if is_state else None
+
+        return self.with_bodies(lambda body: rewrite(body, rule))
 
 
 def _drop_check(node: Node) -> Node | None:
