@@ -17,12 +17,13 @@ from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import free_vars, substitute
-from ansorc.schedule.bounds import region, runs_over_threads
+from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass, initial_position
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_needs
+from ansorc.schedule.scan_state import ScanStates, advance, first_step, states_of
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
@@ -76,6 +77,11 @@ class Nests:
         placed = self._place(stage)
         by_pragma = loops_to_unroll(stage, self.state)
         unrolled = frozenset(name for name, is_unrolled in by_pragma.items() if is_unrolled)
+        steps = first_step(stage)
+        if steps is not None:
+            return self._loops(
+                placed, 0, unrolled, lambda: self._scan(placed, steps, unrolled), end=steps
+            )
         first_reduce = next(
             (
                 position
@@ -119,15 +125,17 @@ class Nests:
         shape = tuple(as_int(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
-        scope = Scope.LOCAL
-        if stage.scope == "shared" or self.is_in_block:
-            scope = Scope.SHARED
-        elif not self.is_threaded and self._has_threads(stage):
-            scope = Scope.GLOBAL
+        scope = self._scope(stage)
         return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
 
-    def _has_threads(self, stage: Stage) -> bool:
-        """Return whether a reader of the attached `stage` may start threads inside."""
+    def _scope(self, stage: Stage) -> Scope:
+        """Return the memory of what is held for a part of the nest that is being built."""
+        if stage.scope == "shared" or self.is_in_block:
+            return Scope.SHARED
+        return Scope.LOCAL if self.is_threaded or not self._has_threads() else Scope.GLOBAL
+
+    def _has_threads(self) -> bool:
+        """Return whether a stage may start threads inside."""
         return any(
             _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
@@ -156,7 +164,12 @@ class Nests:
             if isinstance(target.stage.attach, At):
                 target = replace(target, lows=self._lows(target.stage, is_shared=True))
         leaves = {n: const(0) if n in inner else v for n, v in target.leaves.items()}
-        return _axis_values(target, leaves)[0]
+        values = _axis_values(target, leaves)[0]
+        scan = target.stage.op.scan
+        if scan is not None and scan.is_reversed:  # the loops inside go on to lower places
+            width = axis_boxes(target.stage, depth, is_shared=is_shared)[scan.axis].width
+            values[scan.axis] = plus(values[scan.axis], const(1 - as_int(width)))
+        return values
 
     def _loops(
         self,
@@ -208,6 +221,26 @@ class Nests:
             return _sequence(*initial, update)
 
         return self._loops(placed, reduce, unrolled, inner, end=start)
+
+    def _scan(self, placed: _Placed, first: int, unrolled: frozenset[str]) -> Stmt:
+        """Return the loops from the first one along the axis of a scan on, and its states."""
+        states = states_of(placed.stage, first, self._scope(placed.stage))
+
+        def step() -> Stmt:
+            values, guards = _axis_values(placed, placed.leaves)
+            loads = states.loads(placed.leaves)
+            results = placed.buffers, self._store_indices(placed, values)
+            bodies = self._values(placed, values, placed.stage.op.with_states(loads).bodies)
+            return self._guard(
+                placed, values, guards, advance(states, placed.leaves, results, bodies)
+            )
+
+        stmt = _sequence(
+            *self._initial(placed, first, states), self._loops(placed, first, unrolled, step)
+        )
+        for buffer in reversed(states.buffers):
+            stmt = Allocate(buffer, stmt)
+        return stmt
 
     def _updates(self, placed: _Placed, start: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from `start` on, skipped where none of their iterations matters.
@@ -275,19 +308,29 @@ class Nests:
             return None
         return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
-    def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
-        """Return the statements that store the identities, with their own loops."""
+    def _initial(
+        self, placed: _Placed, reduce: int, states: ScanStates | None = None
+    ) -> list[Stmt]:
+        """Return the statements that store the identities, or first states, with their loops."""
         op = placed.stage.op
         leaves = dict(placed.leaves)
         space_loops = [it for it in placed.stage.iterators[reduce:] if it.kind is AxisKind.SPACE]
         for iterator in space_loops:
             if isinstance(leaves[iterator.name], Var):
                 leaves[iterator.name] = self._fresh(iterator)
+        if states is not None:
+            steps = [it.name for it in placed.stage.iterators if it.kind is AxisKind.SCAN]
+            leaves |= dict.fromkeys(steps, const(0))
         values, guards = _axis_values(placed, leaves)
         space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
-        indices = self._store_indices(placed, values)
+        if states is None:
+            indices = self._store_indices(placed, values)
+            first = stores(placed.buffers, indices, op.identities)
+        else:
+            firsts = self._values(placed, values, op.inits)
+            first = stores(states.buffers, states.indices(leaves), firsts)
         nests: list[Stmt] = []
-        for store in stores(placed.buffers, indices, op.identities):
+        for store in first:
             stmt = self._guard(placed, values, space, store)
             for iterator in reversed(space_loops):
                 stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
@@ -361,7 +404,13 @@ class Nests:
         box = tuple(_minus(values[axis.name], low) for axis, low in axes)
         return memory_indices(placed.stage, box)
 
-    def _values(self, placed: _Placed, values: Mapping[str, Expr]) -> list[Expr]:
+    def _values(
+        self,
+        placed: _Placed,
+        values: Mapping[str, Expr],
+        of: Sequence[Expr] | None = None,
+    ) -> list[Expr]:
+        """Return the parts of the computation, or the expressions `of`, for these axes."""
         op = placed.stage.op
         axis_values = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
 
@@ -377,7 +426,8 @@ class Nests:
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
 
-        return [rewrite(substitute(body, axis_values), rule) for body in op.parts]
+        parts = op.parts if of is None else of
+        return [rewrite(substitute(part, axis_values), rule) for part in parts]
 
     def _load_packed(self, tensor: str) -> Load:
         """Return the load of an input whose layout is rewritten: its indices are the loops."""
@@ -429,8 +479,11 @@ def _axis_values(
     placed: _Placed, leaves: Mapping[str, Expr]
 ) -> tuple[dict[str, Expr], list[SplitPredicate]]:
     values, guards = iterator_values(placed.stage, leaves)
+    scan = placed.stage.op.scan
     for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
         values[axis.name] = plus(low, values[axis.name])
+        if scan is not None and scan.is_reversed and axis.name == scan.axis:
+            values[axis.name] = binary(Op.SUB, const(axis.extent - 1), values[axis.name])
     return values, guards
 
 

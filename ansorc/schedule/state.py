@@ -338,4 +338,5 @@ def _nest_lines(state: State, stage: Stage, depth: int) -> Iterator[tuple[str, S
         for inner in state.stages_inside(stage.name, iterator.name):
             yield from _nest_lines(state, inner, depth)
     sign = "=" if stage.op.combiner is None else f"{stage.op.combiner.value}="
+    sign = sign if stage.op.scan is None else "scan="
     yield f"{'  ' * depth}{stage.name} {sign} ...", (stage.name, "")

@@ -80,6 +80,7 @@ class Vectorize(Step):
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
         self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        _require_no_scan(self, state, stage.iterators[position], "vectorized")
         for iterator in stage.iterators[position:]:
             for inner in state.stages_inside(stage.name, iterator.name):
                 self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'; "
@@ -187,7 +188,16 @@ def _mark(stage: Stage, position: int, mark: Mark) -> Stage:
     return stage.with_iterator(position, replace(stage.iterators[position], mark=mark))
 
 
+def _require_no_scan(step: Step, state: State, iterator: Loop, what: str) -> None:
+    step.require(
+        state, f"'{iterator.name}' runs along a scan, each step of which needs the one before, so "
+        f"it cannot be {what}; use another loop, or redefine the scan in blocks",
+        (step.stage, iterator.name), condition=iterator.kind is not AxisKind.SCAN,
+    )  # fmt: skip
+
+
 def _require_space(step: Step, state: State, iterator: Loop, what: str) -> None:
+    _require_no_scan(step, state, iterator, what)
     step.require(
         state, f"'{iterator.name}' is a reduction and its steps depend on each other, so it cannot "
         f"be {what}; rfactor it first", (step.stage, iterator.name),
