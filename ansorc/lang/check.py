@@ -96,7 +96,7 @@ def _check_scan(op: ComputeOp) -> None:
     if [dtype_of(init) for init in op.inits] != [buffer.dtype for buffer in op.buffers]:
         raise LanguageError(f"'{op.name}' does not begin with the dtypes of its states")
     for node in (part for init in op.inits for part in walk(init)):
-        if isinstance(node, Var) and node.name == op.scan_axis or node in states:
+        if (isinstance(node, Var) and node.name == op.scan_axis) or node in states:
             raise LanguageError(
                 f"'{op.name}' begins with a value that depends on '{op.scan_axis}', along which "
                 "it is a scan"

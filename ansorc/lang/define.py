@@ -68,9 +68,9 @@ def compute(
     """Return the tensor of `shape` whose element at (i, j, …) is `fn(i, j, …)`.
 
     `fn` returns an expression, a Python number, a reduction (`sum`, `max`, `min`, `prod`, `any`,
-    `all`, or one of 1-tuples), or a `scan` along one of its indices. Its parameter names, or else `axes`, name the axes. `hints` are for
-    the search (lang/hints.py). Raise LanguageError on a wrong rank, mixed dtypes, a read outside of
-    a tensor, or a bad name.
+    `all`, or one of 1-tuples), or a `scan` along one of its indices. Its parameter names, or else
+    `axes`, name the axes. `hints` are for the search (lang/hints.py). Raise LanguageError on a
+    wrong rank, mixed dtypes, a read outside of a tensor, or a bad name.
     """
     space, value = _trace(shape, fn, name, axes)
     op = _make_op((str(name),), space, _one(name, value), value, hints)
@@ -111,8 +111,9 @@ def compute_tuple(
     """Return several tensors of `shape`, computed at the same time: `fn` returns their elements.
 
     `fn` returns a tuple of expressions, one reduction of tuples (`argmax`, `argmin`, or one made
-    by `reducer`), or one `scan` of several states. `name` is a list of their names, or one name to which .0, .1, … is added. The
-    rest is as in `compute`. Raise LanguageError as `compute` does, and on a wrong number of names.
+    by `reducer`), or one `scan` of several states. `name` is a list of their names, or one name to
+    which .0, .1, … is added. The rest is as in `compute`. Raise LanguageError as `compute` does,
+    and on a wrong number of names.
     """
     stem = name if isinstance(name, str) else "compute"
     space, value = _trace(shape, fn, stem, axes)
@@ -251,9 +252,7 @@ def _one(name: str, value: Element | Elements) -> Found:
     return value if is_whole else (_scalar(name, value),)
 
 
-def _many(
-    name: str, value: Element | Elements
-) -> tuple[Expr, ...] | TupleReduction | ScanSteps:
+def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduction | ScanSteps:
     """Return the results of the function of a `compute_tuple`; raise LanguageError otherwise."""
     if isinstance(value, TupleReduction | ScanSteps):
         return value

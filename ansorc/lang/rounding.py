@@ -142,7 +142,10 @@ class _OpRounding:
         return value, np.zeros_like(value, np.float64) if bound is None else bound
 
     def _of_accumulation(self, form: Accumulation) -> Array:
-        op, epsilon = self.op, self.op.buffer.dtype.epsilon if self.op.buffer.dtype.is_float else 0.0
+        op, epsilon = (
+            self.op,
+            self.op.buffer.dtype.epsilon if self.op.buffer.dtype.is_float else 0.0,
+        )
         (term, moved), (init, first) = self._whole(form.term), self._whole(op.inits[0])
         rounded = epsilon * max(1.0, math.sqrt(len(steps_of(op))) / _MANY)
         value = np.abs(self.tensors[op.name].astype(np.float64))

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import Expr, Select, Var, compare, const
 from ansorc.ir.expr import CompareOp as Op
+from ansorc.ir.expr import Expr, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars, substitute
@@ -19,6 +19,9 @@ from ansorc.lang.scan_form import find_accumulation
 from ansorc.lang.whole import Whole
 
 Step = Callable[..., "ScalarLike | Sequence[ScalarLike]"]
+
+_REFUSALS = (LanguageError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What a step that wants elements raises if it is given numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +68,7 @@ def scan(
     init: ScalarLike | Sequence[ScalarLike],
     step: Step,
     axis: Scalar,
+    *,
     reverse: bool = False,
     exclusive: bool = False,
 ) -> ScanSteps:
@@ -86,8 +90,8 @@ def scan(
     firsts = [init] if given is None else given
     if not firsts or not takes(step, len(firsts)):
         raise LanguageError(
-            f"the step of the scan along '{name}' takes {len(firsts)} states, one for each value of "
-            "init: lambda s: …"
+            f"the step of the scan along '{name}' takes {len(firsts)} states, one for each value "
+            "of init: lambda s: …"
         )
     is_exclusive = as_truth(exclusive, "exclusive= of a scan")
     is_reversed = as_truth(reverse, "reverse= of a scan")
@@ -133,7 +137,7 @@ def _inits(firsts: Sequence[Any], step: Step, axis: str) -> list[Scalar]:
     if any(as_number(first) is not None for first in firsts):
         try:
             results = _results(step(*firsts), len(firsts), axis)
-        except Exception:  # whatever a step does to a number, it is asked again with a state
+        except _REFUSALS:  # it is asked again with a state
             results = []
         dtypes = [r.dtype if isinstance(r, Scalar) else None for r in results] or dtypes
     inits = [as_scalar(first, dtype) for first, dtype in zip(firsts, dtypes, strict=True)]

@@ -33,7 +33,8 @@ _PART = 64
 def with_shared_values(op: ComputeOp) -> ComputeOp:
     """Return `op` with its shared values as separate tensors, if it is long.
 
-    Raise LanguageError if more than MOST nodes are left, in a reduction or a scan or under conditions.
+    Raise LanguageError if more than MOST nodes are left, in a reduction or a scan, or under
+    conditions.
     """
     sizes: dict[int, int] = {}
     if max(_size(body, sizes) for body in op.bodies) <= LONG:

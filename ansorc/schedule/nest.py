@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from itertools import product
 from math import prod
 
 from ansorc.ir.arith.interval import bounds, prove
@@ -16,13 +15,14 @@ from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
-from ansorc.ir.substitute import free_vars, substitute
+from ansorc.ir.substitute import substitute
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass, initial_position
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_needs
+from ansorc.schedule.placed import Placed, axis_values_of, limits_of, minus
 from ansorc.schedule.scan_state import ScanStates, advance, first_step, states_of
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
@@ -42,19 +42,6 @@ _KINDS = {
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
-_MOST_LIMITS = 8
-"""The most elements that one test reads: a tile spans no more sequences."""
-
-
-@dataclass
-class _Placed:
-    """A stage whose loops are being built: its loop variables, and the start of its region."""
-
-    stage: Stage
-    buffers: tuple[Buffer, ...]
-    lows: tuple[Expr, ...]
-    """The first index computed along each space axis; literal 0 for a whole tensor."""
-    leaves: dict[str, Expr]
 
 
 @dataclass
@@ -62,7 +49,7 @@ class Nests:
     """Builds the nests of one state, from the outside in."""
 
     state: State
-    placed: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])
+    placed: dict[str, Placed] = field(default_factory=dict[str, "Placed"])
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     names: dict[str, int] = field(default_factory=dict[str, int])
     is_threaded: bool = False
@@ -97,7 +84,7 @@ class Nests:
             placed, 0, unrolled, lambda: self._reduction(placed, reduce, unrolled), end=reduce
         )
 
-    def _place(self, stage: Stage) -> _Placed:
+    def _place(self, stage: Stage) -> Placed:
         leaves: dict[str, Expr] = {}
         for iterator in stage.iterators:
             if as_int(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
@@ -110,7 +97,7 @@ class Nests:
         is_shared = stage.scope == "shared"
         is_attached = isinstance(stage.attach, At)
         lows = self._lows(stage, is_shared=is_shared) if is_attached else zeros
-        placed = _Placed(stage, self._buffers(stage), lows, leaves)
+        placed = Placed(stage, self._buffers(stage), lows, leaves)
         self.placed |= {buffer.name: placed for buffer in stage.op.buffers}
         return placed
 
@@ -157,14 +144,14 @@ class Nests:
             lows.append(low)
         return tuple(lows)
 
-    def _anchors(self, target: _Placed, depth: int, *, is_shared: bool) -> dict[str, Expr]:
+    def _anchors(self, target: Placed, depth: int, *, is_shared: bool) -> dict[str, Expr]:
         inner = {iterator.name for iterator in target.stage.iterators[depth:]}
         if is_shared:
             inner |= {it.name for it in target.stage.iterators if runs_over_threads(it)}
             if isinstance(target.stage.attach, At):
                 target = replace(target, lows=self._lows(target.stage, is_shared=True))
         leaves = {n: const(0) if n in inner else v for n, v in target.leaves.items()}
-        values = _axis_values(target, leaves)[0]
+        values = axis_values_of(target, leaves)[0]
         scan = target.stage.op.scan
         if scan is not None and scan.is_reversed:  # the loops inside go on to lower places
             width = axis_boxes(target.stage, depth, is_shared=is_shared)[scan.axis].width
@@ -173,7 +160,7 @@ class Nests:
 
     def _loops(
         self,
-        placed: _Placed,
+        placed: Placed,
         start: int,
         unrolled: frozenset[str],
         body: Callable[[], Stmt],
@@ -208,7 +195,7 @@ class Nests:
             stages=_stages(placed.stage, inside),
         )
 
-    def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
+    def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
         start = int(initial_position(placed.stage.iterators, reduce))
 
@@ -222,12 +209,12 @@ class Nests:
 
         return self._loops(placed, reduce, unrolled, inner, end=start)
 
-    def _scan(self, placed: _Placed, first: int, unrolled: frozenset[str]) -> Stmt:
+    def _scan(self, placed: Placed, first: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first one along the axis of a scan on, and its states."""
         states = states_of(placed.stage, first, self._scope(placed.stage))
 
         def step() -> Stmt:
-            values, guards = _axis_values(placed, placed.leaves)
+            values, guards = axis_values_of(placed, placed.leaves)
             loads = states.loads(placed.leaves)
             results = placed.buffers, self._store_indices(placed, values)
             bodies = self._values(placed, values, placed.stage.op.with_states(loads).bodies)
@@ -242,7 +229,7 @@ class Nests:
             stmt = Allocate(buffer, stmt)
         return stmt
 
-    def _updates(self, placed: _Placed, start: int, unrolled: frozenset[str]) -> Stmt:
+    def _updates(self, placed: Placed, start: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from `start` on, skipped where none of their iterations matters.
 
         Bounds that are data are tested again in the outermost loop of a reduction.
@@ -276,7 +263,7 @@ class Nests:
             return ()
         return find_needs(self.state, stage)
 
-    def _where_needed(self, placed: _Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
+    def _where_needed(self, placed: Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
         """Return `stmt`, the loops from `start` on, skipped where none of them matters."""
         inner = placed.stage.iterators[start:]
         parts = [part for iterator in inner for part in placed.stage.parts[iterator.name]]
@@ -288,29 +275,27 @@ class Nests:
         return If(conjunction(tests), stmt) if tests else stmt
 
     def _possible(
-        self, placed: _Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
+        self, placed: Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
     ) -> Expr | None:
         """Return a test that holds if any iteration of the parts `inner` may matter, or None.
 
         The bound may be a few elements of an input; it is only read where these exist.
         """
-        values = _axis_values(placed, leaves)[0]
+        values = axis_values_of(placed, leaves)[0]
         total: Expr = const(0)
         for axis, factor in need.total.terms.items():
             total = plus(total, times(values[axis], factor))
         least = (min(need.total.coefficient(p.axis), 0) * as_int(p.stride) * (as_int(p.extent) - 1)
                  for p in inner)  # fmt: skip
         total = plus(total, const(need.total.constant + sum(least)))
-        limits = _limits(need.most, values, [part for part in inner if part.extent != 1])
+        limits = limits_of(need.most, values, [part for part in inner if part.extent != 1])
         loads = [node for limit in limits for node in walk(limit) if isinstance(node, Load)]
         is_there = all(is_inside(load.buffer, load.indices, self.ranges) for load in loads)
         if not limits or not is_there:
             return None
         return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
-    def _initial(
-        self, placed: _Placed, reduce: int, states: ScanStates | None = None
-    ) -> list[Stmt]:
+    def _initial(self, placed: Placed, reduce: int, states: ScanStates | None = None) -> list[Stmt]:
         """Return the statements that store the identities, or first states, with their loops."""
         op = placed.stage.op
         leaves = dict(placed.leaves)
@@ -321,7 +306,7 @@ class Nests:
         if states is not None:
             steps = [it.name for it in placed.stage.iterators if it.kind is AxisKind.SCAN]
             leaves |= dict.fromkeys(steps, const(0))
-        values, guards = _axis_values(placed, leaves)
+        values, guards = axis_values_of(placed, leaves)
         space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
         if states is None:
             indices = self._store_indices(placed, values)
@@ -337,9 +322,9 @@ class Nests:
             nests.append(stmt)
         return nests
 
-    def _assign(self, placed: _Placed) -> Stmt:
+    def _assign(self, placed: Placed) -> Stmt:
         op = placed.stage.op
-        values, guards = _axis_values(placed, placed.leaves)
+        values, guards = axis_values_of(placed, placed.leaves)
         indices, parts = self._store_indices(placed, values), self._values(placed, values)
         first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
         stmt = with_temporaries(
@@ -347,8 +332,8 @@ class Nests:
         )
         return self._guard(placed, values, guards, stmt)
 
-    def _update(self, placed: _Placed) -> Stmt:
-        values, guards = _axis_values(placed, placed.leaves)
+    def _update(self, placed: Placed) -> Stmt:
+        values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._store_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
         row = self._thread_row(placed)
@@ -360,7 +345,7 @@ class Nests:
             stmt = update(placed.stage.op, placed.buffers, indices, terms)
         return self._guard(placed, values, guards, stmt)
 
-    def _thread_row(self, placed: _Placed) -> ThreadRow | None:
+    def _thread_row(self, placed: Placed) -> ThreadRow | None:
         """Return the threads that a reduction of the stage is bound to, if one is."""
         for iterator in placed.stage.iterators:
             var = placed.leaves[iterator.name]
@@ -374,7 +359,7 @@ class Nests:
 
     def _across_threads(
         self,
-        placed: _Placed,
+        placed: Placed,
         values: Mapping[str, Expr],
         guards: list[SplitPredicate],
         row: ThreadRow,
@@ -399,14 +384,14 @@ class Nests:
 
         return reduce_across(op, row, terms, finish)
 
-    def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         axes = zip(placed.stage.op.axes, placed.lows, strict=True)
-        box = tuple(_minus(values[axis.name], low) for axis, low in axes)
+        box = tuple(minus(values[axis.name], low) for axis, low in axes)
         return memory_indices(placed.stage, box)
 
     def _values(
         self,
-        placed: _Placed,
+        placed: Placed,
         values: Mapping[str, Expr],
         of: Sequence[Expr] | None = None,
     ) -> list[Expr]:
@@ -421,7 +406,7 @@ class Nests:
             if source is None or not isinstance(node, Load):
                 return None
             indices = zip(node.indices, source.lows, strict=True)
-            box = tuple(_minus(index, low) for index, low in indices)
+            box = tuple(minus(index, low) for index, low in indices)
             names = [buffer.name for buffer in source.stage.op.buffers]
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
@@ -441,7 +426,7 @@ class Nests:
         return Load(layout.packing.packed, tuple(indices))
 
     def _guard(
-        self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
+        self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
@@ -461,33 +446,7 @@ class Nests:
         return If(condition, stmt)
 
 
-def _limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -> list[Expr]:
-    """Return the values of `most` in the iterations of `inner`; none if they are too many."""
-    moving = [part for part in inner if part.axis in free_vars(most)]
-    if prod(as_int(part.extent) for part in moving) > _MOST_LIMITS:
-        return []
-    limits: list[Expr] = []
-    for offsets in product(*(range(as_int(part.extent)) for part in moving)):
-        moved = dict(values)
-        for part, n in zip(moving, offsets, strict=True):
-            moved[part.axis] = plus(moved[part.axis], const(n * as_int(part.stride)))
-        limits.append(substitute(most, moved))
-    return limits
-
-
-def _axis_values(
-    placed: _Placed, leaves: Mapping[str, Expr]
-) -> tuple[dict[str, Expr], list[SplitPredicate]]:
-    values, guards = iterator_values(placed.stage, leaves)
-    scan = placed.stage.op.scan
-    for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
-        values[axis.name] = plus(low, values[axis.name])
-        if scan is not None and scan.is_reversed and axis.name == scan.axis:
-            values[axis.name] = binary(Op.SUB, const(axis.extent - 1), values[axis.name])
-    return values, guards
-
-
-def _is_at_once(placed: _Placed) -> bool:
+def _is_at_once(placed: Placed) -> bool:
     """Return whether threads reduce all terms together, one term each."""
     reduce = [it for it in placed.stage.iterators if it.kind is AxisKind.REDUCE]
     moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
@@ -502,14 +461,6 @@ def _stages(stage: Stage, inside: Sequence[Stage]) -> int:
 
 def _starts_threads(iterator: Loop) -> bool:
     return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
-
-
-def _minus(value: Expr, low: Expr) -> Expr:
-    if low == const(0):
-        return value
-    if isinstance(value, Binary) and value.op is Op.ADD and value.left is low:
-        return value.right
-    return binary(Op.SUB, value, low)
 
 
 def _sequence(*stmts: Stmt) -> Stmt:

@@ -21,7 +21,7 @@ from ansorc.schedule.values import as_int, iterator_values
 
 @dataclass(frozen=True)
 class ScanStates:
-    """The states of the elements that the loops from the first one along the scan's axis compute."""
+    """The states of what the loops from the first one along the axis of a scan compute."""
 
     stage: Stage
     depth: int

@@ -59,10 +59,7 @@ def estimate_features(
     steps = (
         _dot_products(state, stage, target)
         if is_tensorized
-        else _arithmetic(
-            counts, registers, target, has_loads=_has_loads(stage, target),
-            scan=None if stage.op.scan is None else chain_length(stage.op),
-        )  # fmt: skip
+        else _arithmetic(stage, counts, registers, target)
     )
     arithmetic = steps / cores
     l1 = _bytes_moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
@@ -90,24 +87,19 @@ def _has_loads(stage: Stage, target: Target) -> bool:
 
 
 def _arithmetic(
-    counts: OperationCounts,
-    registers: RegisterFeatures,
-    target: Target,
-    *,
-    has_loads: bool,
-    scan: int | None,
+    stage: Stage, counts: OperationCounts, registers: RegisterFeatures, target: Target
 ) -> FloatArray:
-    """Cycles of one core for all steps; `scan` is how many operations a step of a scan waits for."""
+    """Cycles of one core for all steps of the statement of `stage`."""
+    has_loads, is_scan = _has_loads(stage, target), stage.op.scan is not None
     costs = target.costs
     ports = target.vector_ports
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
     busy = counts.vector_instructions(costs) * vectors
-    is_stored = ~in_registers if scan is None else np.ones_like(in_registers)
-    stores = np.where(is_stored, vectors * (1 + 7 * registers.scattered), 0)
+    stores = np.where(in_registers & (not is_scan), 0, vectors * (1 + 7 * registers.scattered))
     control = costs.step_instructions * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control, costs)
-    latency = latency if scan is None else latency * scan
+    latency = latency * chain_length(stage.op) if is_scan else latency
     is_late = np.maximum(registers.step_code / costs.code_limit, 1)
     limits = [busy / ports, registers.reloads / ports, stores, latency]
     if has_loads:  # where arithmetic does not read memory, loads take the place of it

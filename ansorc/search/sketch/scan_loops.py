@@ -4,8 +4,8 @@ Along a contiguous axis that is not the scan's, vectors hold the states:
 
     for t, j: X[t, j] = f(X[t - 1, j])    ->    for j0: for t: vectorize j1: X[t, j] = f(…)
 
-If the scan runs along the contiguous axis, several rows advance together, so that the latency of one
-step is hidden behind the others:
+If the scan runs along the contiguous axis, several rows advance together, so that the latency of
+one step is hidden behind the others:
 
     for i, t: X[i, t] = f(X[i, t - 1])    ->    for i0: for t: unroll i1: X[i, t] = f(…)
 """
