@@ -262,8 +262,9 @@ class ComputeOp:
         """Return the scan with `states` in the place of its results one step before."""
 
         def rule(node: Node) -> Node | None:
-            is_state = isinstance(node, Load) and isinstance(node.buffer, StateBuffer)
-            return states[node.buffer.output] if is_state else None
+            if isinstance(node, Load) and isinstance(node.buffer, StateBuffer):
+                return states[node.buffer.output]
+            return None
 
         return self.with_bodies(lambda body: rewrite(body, rule))
 

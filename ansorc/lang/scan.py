@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias, overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import DType
@@ -17,8 +17,6 @@ from ansorc.lang.literal import as_list, as_number, as_truth, short_text, takes
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 from ansorc.lang.scan_form import find_accumulation
 from ansorc.lang.whole import Whole
-
-Step = Callable[..., "ScalarLike | Sequence[ScalarLike]"]
 
 _REFUSALS = (LanguageError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What a step that wants elements raises if it is given numbers."""
@@ -40,6 +38,17 @@ class State(Scalar):
             "the state of a scan is that of the place that is computed; it has no indices "
             f"({short_text(indices)}): a step that needs the states of other places is not a scan"
         )
+
+
+Step: TypeAlias = Callable[[State], ScalarLike]
+States: TypeAlias = Sequence[ScalarLike]
+Steps: TypeAlias = (
+    Callable[[State, State], States]
+    | Callable[[State, State, State], States]
+    | Callable[[State, State, State, State], States]
+    | Callable[[State], States]
+)
+"""Functions of one state for each of the tuple, spelled out so that lambdas are type-checked."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,9 +73,27 @@ class ScanSteps(Whole):
         return f"<{self.advice()}>"
 
 
+@overload
 def scan(
-    init: ScalarLike | Sequence[ScalarLike],
+    init: ScalarLike,
     step: Step,
+    axis: Scalar,
+    *,
+    reverse: bool = ...,
+    exclusive: bool = ...,
+) -> ScanSteps: ...
+@overload
+def scan(
+    init: States,
+    step: Steps,
+    axis: Scalar,
+    *,
+    reverse: bool = ...,
+    exclusive: bool = ...,
+) -> ScanSteps: ...
+def scan(
+    init: ScalarLike | States,
+    step: Callable[..., Any],
     axis: Scalar,
     *,
     reverse: bool = False,
@@ -131,7 +158,7 @@ def _axis_name(axis: object) -> str:
     )
 
 
-def _inits(firsts: Sequence[Any], step: Step, axis: str) -> list[Scalar]:
+def _inits(firsts: Sequence[Any], step: Callable[..., Any], axis: str) -> list[Scalar]:
     """Return the values in front of a scan; numbers get the dtypes that the step makes of them."""
     dtypes: Sequence[DType | None] = [None] * len(firsts)
     if any(as_number(first) is not None for first in firsts):
