@@ -25,19 +25,27 @@ extents = st.sampled_from(EXTENTS)
 
 
 @st.composite
-def dags(draw: st.DrawFn, most_stages: int = 4, dtypes: Sequence[str] = DTYPES) -> ComputeDAG:
+def dags(
+    draw: st.DrawFn,
+    most_stages: int = 4,
+    dtypes: Sequence[str] = DTYPES,
+    always: Callable[[Chain], Tensor] | None = None,
+) -> ComputeDAG:
     """Draw a DAG of one or two outputs, small enough for the IR interpreter.
 
     Elementwise stages, broadcasts, reductions (of tuples too), several outputs, products of
     matrices with others and with themselves, strided, dilated and padded windows, transposed,
     reversed, strided and data-dependent reads, guards; scans; scalars; extents of 1 and primes;
-    float32, float64, int32.
+    float32, float64, int32. One stage is made by `always`, if that is given and fits.
     """
     chain = Chain(draw, draw(st.sampled_from(dtypes)))
     rank = draw(st.sampled_from([0, 1, 1, 2, 2, 2, 3, 3]))
     chain.tensors.append(chain.input(draw(_shapes(rank))))
-    for _ in range(draw(st.integers(1, most_stages))):
+    count = draw(st.integers(1, most_stages))
+    special = draw(st.integers(0, count - 1)) if always is not None else -1
+    for number in range(count):
         makers = [make for make, fits in MAKERS if fits(chain)]
+        makers = [make for make in makers if make is always or number != special] or makers
         chain.tensors.append(draw(st.sampled_from(makers))(chain))
     computed = [tensor for tensor in chain.tensors if tensor.definition is not None]
     outputs = [computed[-1]]
