@@ -31,21 +31,22 @@ def by_hand(
     return result
 
 
+STEPS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "sum": (lambda s, x: s + x, lambda s, x: s + x),
+    "difference": (lambda s, x: s - x, lambda s, x: s - x),
+    "product": (lambda s, x: x * s, lambda s, x: x * s),
+    "extreme": (ac.maximum, np.maximum),
+    "linear": (lambda s, x: 0.5 * s + x * x, lambda s, x: 0.5 * s + x * x),
+    "linear in parts": (lambda s, x: (s + x) * x / 2.0 - s, lambda s, x: (s + x) * x / 2 - s),
+    "not linear": (lambda s, x: ac.tanh(s + x), lambda s, x: np.tanh(s + x)),
+}
+
+
 @pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize(
-    ("step", "of_numpy"),
-    [
-        (lambda s, x: s + x, lambda s, x: s + x),
-        (lambda s, x: s - x, lambda s, x: s - x),
-        (lambda s, x: x * s, lambda s, x: x * s),
-        (ac.maximum, np.maximum),
-        (lambda s, x: 0.5 * s + x * x, lambda s, x: 0.5 * s + x * x),
-        (lambda s, x: (s + x) * x / 2.0 - s, lambda s, x: (s + x) * x / 2 - s),
-        (lambda s, x: ac.tanh(s + x), lambda s, x: np.tanh(s + x)),
-    ],
-    ids=["sum", "difference", "product", "extreme", "linear", "linear in parts", "not linear"],
-)
-def test_the_reference_is_that_of_numpy(step: Any, of_numpy: Any, back: bool) -> None:
+@pytest.mark.parametrize(("step", "of_numpy"), STEPS.values(), ids=STEPS)
+def test_the_reference_is_that_of_numpy(
+    step: Callable[[Any, Any], Any], of_numpy: Callable[[Any, Any], Any], *, back: bool
+) -> None:
     y = ac.compute(
         (4, 8), lambda i, t: ac.scan(START[i], lambda s: step(s, A[i, t]), axis=t, reverse=back)
     )
@@ -60,8 +61,8 @@ def test_the_reference_is_that_of_numpy(step: Any, of_numpy: Any, back: bool) ->
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_an_exclusive_scan_is_one_step_later(back: bool) -> None:
-    def define(exclusive: bool, step: Any) -> np.ndarray:
+def test_an_exclusive_scan_is_one_step_later(*, back: bool) -> None:
+    def define(step: Callable[[Any, Any], Any], *, exclusive: bool) -> np.ndarray:
         y = ac.compute(
             (4, 8),
             lambda i, t: ac.scan(
@@ -70,8 +71,9 @@ def test_an_exclusive_scan_is_one_step_later(back: bool) -> None:
         )
         return evaluate(ac.ComputeDAG([A, y]), [DATA])[0]
 
-    for step in (lambda s, x: s + x, lambda s, x: ac.sin(s) + x):
-        whole, later = define(False, step), define(True, step)
+    steps: list[Callable[[Any, Any], Any]] = [lambda s, x: s + x, lambda s, x: ac.sin(s) + x]
+    for step in steps:
+        whole, later = define(step, exclusive=False), define(step, exclusive=True)
         order = slice(None, None, -1) if back else slice(None)
         np.testing.assert_allclose(later[:, order][:, 1:], whole[:, order][:, :-1], 1e-12)
         np.testing.assert_array_equal(later[:, order][:, 0], 0.25)
@@ -129,42 +131,52 @@ def test_tensors_of_one_name_are_told_apart() -> None:
     np.testing.assert_allclose(found, wanted, 1e-12)
 
 
-def _rows(body: Callable[..., Any]) -> Callable[[], object]:
+def _one(init: Any, step: Callable[[Any], Any], axis: Any) -> Any:
+    scan: Any = ac.scan
+    return scan(init, step, axis=axis)
+
+
+def _two(init: Any, step: Callable[[Any, Any], Any], axis: Any) -> Any:
+    scan: Any = ac.scan
+    return scan(init, step, axis=axis)
+
+
+def _rows(body: Callable[[Any, Any], Any]) -> Callable[[], object]:
     return lambda: ac.compute((4, 8), body, "y")
 
 
-@pytest.mark.parametrize(
-    ("define", "words"),
-    [
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: s + A[i, t], axis=2)),
-         "axis= is an index of the compute around it"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: s + A[i, t], axis=t + 1)),
-         "axis= is an index of the compute around it"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s, u: s, axis=t)), "takes 1 states"),
-        (_rows(lambda i, t: ac.scan(A[i, t], lambda s: s + 1.0, axis=t)),
-         "which depends on 't'; it is the state before the first step"),
-        (_rows(lambda i, t: ac.scan((0.0, 0.0), lambda s, u: s, axis=t)),
-         "returns 1 states, but init has 2"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: (s, s), axis=t)),
-         "returns 2 states, but init has 1"),
-        (_rows(lambda i, t: ac.scan((0.0, 0.0), lambda s, u: (s, u), axis=t)),
-         "use compute_tuple"),
-        (_rows(lambda i, t: ac.scan(ac.const(0, "int32"), lambda s: A[i, t], axis=t)),
-         "begins with a int32, but its step returns a float32"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: "x", axis=t)), "return an expression"),
-        (_rows(lambda i, t: 1.0 + ac.scan(0.0, lambda s: s + A[i, t], axis=t)),
-         "must be all that the function of a compute returns"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: s[i] + A[i, t], axis=t)),
-         "a step that needs the states of other places is not a scan"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: ac.sum(A[i, t], ac.reduce_axis(3)), axis=t)),
-         "must be the whole body of a compute"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: s + ac.reduce_axis(8, "k"), axis=t)),
-         "cast one operand"),
-        (_rows(lambda i, t: ac.scan(0.0, lambda s: s + A[i, t + 1], axis=t)), "outside of it"),
-        (_rows(lambda i, t: ac.scan(START[i + 1], lambda s: s + A[i, t], axis=t)),
-         "outside of it"),
-    ],
-)  # fmt: skip
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (_rows(lambda i, t: _one(0.0, lambda s: s + A[i, t], axis=2)),
+     "axis= is an index of the compute around it"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s + A[i, t], axis=t + 1)),
+     "axis= is an index of the compute around it"),
+    (_rows(lambda i, t: _two(0.0, lambda s, u: s, axis=t)), "takes 1 states"),
+    (_rows(lambda i, t: _one(A[i, t], lambda s: s + 1.0, axis=t)),
+     "which depends on 't'; it is the state before the first step"),
+    (_rows(lambda i, t: _two((0.0, 0.0), lambda s, u: s, axis=t)),
+     "returns 1 states, but init has 2"),
+    (_rows(lambda i, t: _one(0.0, lambda s: (s, s), axis=t)),
+     "returns 2 states, but init has 1"),
+    (_rows(lambda i, t: _two((0.0, 0.0), lambda s, u: (s, u), axis=t)),
+     "use compute_tuple"),
+    (_rows(lambda i, t: _one(ac.const(0, "int32"), lambda s: A[i, t], axis=t)),
+     "begins with a int32, but its step returns a float32"),
+    (_rows(lambda i, t: _one(0.0, lambda s: "x", axis=t)), "return an expression"),
+    (_rows(lambda i, t: 1.0 + _one(0.0, lambda s: s + A[i, t], axis=t)),
+     "must be all that the function of a compute returns"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s[i] + A[i, t], axis=t)),
+     "a step that needs the states of other places is not a scan"),
+    (_rows(lambda i, t: _one(0.0, lambda s: ac.sum(A[i, t], ac.reduce_axis(3)), axis=t)),
+     "must be the whole body of a compute"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s + ac.reduce_axis(8, "k"), axis=t)),
+     "cast one operand"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s + A[i, t + 1], axis=t)), "outside of it"),
+    (_rows(lambda i, t: _one(START[i + 1], lambda s: s + A[i, t], axis=t)),
+     "outside of it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("define", "words"), REFUSED)
 def test_what_is_no_scan_is_refused(define: Callable[[], object], words: str) -> None:
     with pytest.raises(LanguageError) as refusal:
         define()
@@ -173,7 +185,12 @@ def test_what_is_no_scan_is_refused(define: Callable[[], object], words: str) ->
 
 def test_a_state_belongs_to_its_scan() -> None:
     leaked: list[Any] = []
-    ac.compute(8, lambda t: ac.scan(0.0, lambda s: leaked.append(s) or s + A[0, t], axis=t))
+
+    def step(state: Any) -> Any:
+        leaked.append(state)
+        return state + A[0, 0]
+
+    ac.compute(8, lambda t: ac.scan(0.0, step, axis=t))
     with pytest.raises(LanguageError, match="uses a state of another scan"):
         ac.compute(8, lambda t: ac.scan(0.0, lambda s: s + leaked[-1], axis=t))
 

@@ -39,9 +39,7 @@ def rows(*, reverse: bool = False) -> Schedule:
 def in_a_chain() -> Schedule:
     before = ac.compute((6, 20), lambda i, t: ac.exp(A[i, t]), "before")
     first = ac.compute((6,), lambda i: START[i] * 2.0, "first")
-    y = ac.compute(
-        (6, 20), lambda i, t: ac.scan(first[i], lambda s: s + before[i, t], axis=t), "y"
-    )
+    y = ac.compute((6, 20), lambda i, t: ac.scan(first[i], lambda s: s + before[i, t], axis=t), "y")
     z = ac.compute((6, 20), lambda i, t: y[i, t] * 2.0, "z")
     return schedule(ac.ComputeDAG([A, START, z]))
 
@@ -54,7 +52,7 @@ def test_random_schedules_keep_the_meaning(state: Schedule) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [5, 7])
-def test_what_a_scan_reads_is_computed_in_its_loops(reverse: bool, length: int) -> None:
+def test_what_a_scan_reads_is_computed_in_its_loops(length: int, *, reverse: bool) -> None:
     """Parts of the steps that do not divide them, from either end."""
     before = ac.compute((6, 20), lambda i, t: ac.exp(A[i, t]), "before")
     y = ac.compute(
@@ -107,21 +105,21 @@ def test_a_gpu_computes_them(state: Schedule) -> None:
     assert complaint_of(lower(bound), Experiment.of(state.dag)) == ""
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda s: s.vectorize("y", "t"), "so it cannot be vectorized; use another loop"),
-        (lambda s: s.parallel("y", "t"), "so it cannot be parallel; use another loop"),
-        (lambda s: s.bind("y", "t", "threadIdx.x"), "so it cannot be bound to a thread"),
-        (lambda s: s.split("y", "t", [4]).vectorize("y", "t.1"), "cannot be vectorized"),
-        (lambda s: s.fuse("y", ["i", "t"]), "loops along a scan cannot be fused with others"),
-        (lambda s: s.split("y", "t", [4]).reorder("y", ["t.1", "t.0"]),
-         "would come in another order; keep the loops along it in theirs, from the outside t.0"),
-        (lambda s: s.compute_inline("y"), "is a scan, each element of which needs the one before"),
-        (lambda s: s.rfactor("y", "t"), "is not a loop of a reduction"),
-        (lambda s: s.compute_at("first", "y", "t"), "reads 'first' outside that loop"),
-    ],
-)  # fmt: skip
+BREAKING: list[tuple[Callable[[Schedule], Any], str]] = [
+    (lambda s: s.vectorize("y", "t"), "so it cannot be vectorized; use another loop"),
+    (lambda s: s.parallel("y", "t"), "so it cannot be parallel; use another loop"),
+    (lambda s: s.bind("y", "t", "threadIdx.x"), "so it cannot be bound to a thread"),
+    (lambda s: s.split("y", "t", [4]).vectorize("y", "t.1"), "cannot be vectorized"),
+    (lambda s: s.fuse("y", ["i", "t"]), "loops along a scan cannot be fused with others"),
+    (lambda s: s.split("y", "t", [4]).reorder("y", ["t.1", "t.0"]),
+     "would come in another order; keep the loops along it in theirs, from the outside t.0"),
+    (lambda s: s.compute_inline("y"), "is a scan, each element of which needs the one before"),
+    (lambda s: s.rfactor("y", "t"), "is not a loop of a reduction"),
+    (lambda s: s.compute_at("first", "y", "t"), "reads 'first' outside that loop"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "words"), BREAKING)
 def test_what_breaks_the_order_of_steps_is_refused(
     change: Callable[[Schedule], Any], words: str
 ) -> None:
@@ -136,16 +134,19 @@ def test_a_place_that_comes_too_late_is_refused_after_reordering() -> None:
         state.reorder("y", ["t", "i"])
 
 
+def _of_weights(w: ac.Tensor, *, reverse: bool) -> Schedule:
+    y = ac.compute(
+        (6, 20),
+        lambda i, t: ac.scan(0.0, lambda s: s + w[i, t], axis=t, reverse=reverse),
+        "y",
+    )
+    return schedule(ac.ComputeDAG([w, y]))
+
+
 def test_layouts_do_not_follow_a_scan_from_the_end() -> None:
     w = ac.placeholder((6, 20), "w", constant=True)
     for reverse in (False, True):
-        y = ac.compute(
-            (6, 20),
-            lambda i, t, r=reverse: ac.scan(0.0, lambda s: s + w[i, t], axis=t, reverse=r),
-            "y",
-            axes=["i", "t"],
-        )
-        state = schedule(ac.ComputeDAG([w, y])).split("y", "i", [3])
+        state = _of_weights(w, reverse=reverse).split("y", "i", [3])
         state = state.reorder("y", ["i.0", "t", "i.1"])
         if reverse:
             with pytest.raises(ScheduleError, match="is a scan that begins at the end"):
