@@ -17,6 +17,7 @@ from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass, initial_position
@@ -27,7 +28,6 @@ from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
-from ansorc.schedule.update import stores, update, with_temporaries
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
 _KINDS = {
