@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         reducer,
         round,
         rsqrt,
+        scatter,
         sigmoid,
         sin,
         sqrt,
@@ -94,8 +95,8 @@ __all__ = [
     "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "if_then_else",
     "load_library", "load_workload", "log", "log1p", "log2", "logical_not", "lower", "max",
     "maximum", "min", "minimum", "not_equal", "ops", "placeholder", "power", "prod", "reduce_axis",
-    "reducer", "register_onnx_op", "register_sketch_rule", "replay", "round", "rsqrt", "schedule",
-    "sigmoid", "sin", "sketch_rules", "sqrt", "sum", "tanh", "truncated_divide", "tune",
+    "reducer", "register_onnx_op", "register_sketch_rule", "replay", "round", "rsqrt", "scatter",
+    "schedule", "sigmoid", "sin", "sketch_rules", "sqrt", "sum", "tanh", "truncated_divide", "tune",
     "unregister_onnx_op", "unregister_sketch_rule", "workload",
 ]  # fmt: skip
 
