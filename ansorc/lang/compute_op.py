@@ -125,7 +125,7 @@ class ComputeOp:
 
     @cached_property
     def loop_axes(self) -> tuple[Axis, ...]:
-        """The axes of the results but for those along which terms are scattered: loops run over them."""
+        """The axes of the results that loops run over: not those that terms are scattered along."""
         scattered = {place.axis for place in self.places}
         return tuple(axis for axis in self.axes if axis.name not in scattered)
 
