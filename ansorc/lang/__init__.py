@@ -31,8 +31,10 @@ from ansorc.lang.scalar import (
     any_of,
     cast,
     ceil,
+    clz,
     const,
     cos,
+    ctz,
     equal,
     erf,
     exp,
@@ -48,6 +50,7 @@ from ansorc.lang.scalar import (
     maximum,
     minimum,
     not_equal,
+    popcount,
     power,
     round,
     rsqrt,
@@ -83,10 +86,12 @@ __all__ = [
     "cast",
     "ceil",
     "checked",
+    "clz",
     "compute",
     "compute_tuple",
     "const",
     "cos",
+    "ctz",
     "equal",
     "erf",
     "exp",
@@ -106,6 +111,7 @@ __all__ = [
     "minimum",
     "not_equal",
     "placeholder",
+    "popcount",
     "power",
     "prod",
     "reduce_axis",
@@ -122,12 +128,12 @@ __all__ = [
 ]
 
 _FUNCTIONS = (
-    "abs", "all", "all_of", "any", "any_of", "argmax", "argmin", "cast", "ceil", "checked",
-    "compute", "compute_tuple", "const", "cos", "equal", "erf", "exp", "exp2", "expm1", "floor",
-    "fmod", "if_then_else", "load_workload", "log", "log1p", "log2", "logical_not", "max",
-    "maximum", "min", "minimum", "not_equal", "placeholder", "power", "prod", "reduce_axis",
-    "reducer", "round", "rsqrt", "sigmoid", "sin", "sqrt", "sum", "tanh", "truncated_divide",
-    "workload",
+    "abs", "all", "all_of", "any", "any_of", "argmax", "argmin", "cast", "ceil", "checked", "clz",
+    "compute", "compute_tuple", "const", "cos", "ctz", "equal", "erf", "exp", "exp2", "expm1",
+    "floor", "fmod", "if_then_else", "load_workload", "log", "log1p", "log2", "logical_not", "max",
+    "maximum", "min", "minimum", "not_equal", "placeholder", "popcount", "power", "prod",
+    "reduce_axis", "reducer", "round", "rsqrt", "sigmoid", "sin", "sqrt", "sum", "tanh",
+    "truncated_divide", "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)
