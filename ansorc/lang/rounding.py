@@ -37,6 +37,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
@@ -263,7 +264,9 @@ class _Walk:
         for position, (value, bound) in enumerate(pairs):
             if bound is None:
                 continue
-            if expr.name in _STEEPEST:
+            if expr.name in BIT_FUNCTIONS:
+                share = np.where(bound > 0, np.inf, 0.0)
+            elif expr.name in _STEEPEST:
                 share = _STEEPEST[expr.name] * bound
             else:
                 others = [*values[:position]], [*values[position + 1 :]]
@@ -352,7 +355,7 @@ def _of_binary(
             if of_a is None or of_b is None:
                 return _sum(of_a, of_b)
             return np.maximum(of_a, of_b)
-        case BinaryOp.FLOORDIV | BinaryOp.MOD:
+        case _ if op in (BinaryOp.FLOORDIV, BinaryOp.MOD, *BITWISE):
             whole = _sum(of_a, of_b)
             return None if whole is None else np.where(whole > 0, np.inf, 0.0)
         case _:

@@ -225,6 +225,10 @@ def _invert(op: BinaryOp, span: Span, other: Span, *, is_left: bool) -> Span:
             return span[0] * number, span[1] * number
         case BinaryOp.FLOORDIV if is_left:
             return span[0] * number, span[1] * number + number - 1
+        case BinaryOp.SHL if is_left:
+            return span[0] / 2**number, span[1] / 2**number
+        case BinaryOp.SHR if is_left:
+            return span[0] * 2**number, span[1] * 2**number + 2**number - 1
         case BinaryOp.MOD if is_left:
             return _common(span, (0, number - 1))
         case _:
