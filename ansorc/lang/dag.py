@@ -142,7 +142,7 @@ class ComputeDAG:
         """Return the outputs, each operation done in its dtype, one element after another.
 
         It is slow, for small tensors: what a kernel computes but for the order of sums. The rest
-        is as in `evaluate`. Raise IRError where memory is used that nobody wrote.
+        is as in `evaluate`.
         """
         return _one_or_all(interpret_definition(self, [np.asarray(each) for each in inputs]))
 

@@ -12,6 +12,7 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Var
 from ansorc.ir.interpret import interpret
+from ansorc.ir.passes.insert_checks import insert_checks
 from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.update import stores, update, with_temporaries
@@ -63,14 +64,14 @@ def interpret_definition(dag: Definition, inputs: Sequence[Array]) -> list[Array
     """Return the outputs of `dag`, in call order, as the interpreter of loop programs has them.
 
     Every operation is done in the dtype that it has, one after another. Raise LanguageError if
-    the inputs do not fit, and IRError for undefined behaviour.
+    the inputs do not fit, and what a call raises for data that a program refuses.
     """
     outputs = outputs_of(dag)
     pairs = pair_inputs(dag, inputs)
     held = {buffer.name: array.astype(buffer.dtype.numpy) for buffer, array in pairs}
     held |= {buffer.name: np.zeros(buffer.shape, buffer.dtype.numpy) for buffer in outputs}
     arrays = [held[buffer.name] for buffer in dag.params]
-    interpret(loop_program(dag), arrays, fresh_outputs=True)
+    interpret(insert_checks(loop_program(dag)), arrays, fresh_outputs=True)
     return [held[buffer.name] for buffer in outputs]
 
 
@@ -84,8 +85,18 @@ def _nest(op: ComputeOp) -> Stmt:
         )
         return _loops(op.axes, element)
     first = stores(op.buffers, indices, op.identities)
+    if op.places:
+        return Seq((_loops(op.axes, first[0]), _scatter(op)))
     terms = _loops(op.reduce_axes, update(op, op.buffers, indices, op.bodies))
     return _loops(op.axes, Seq((*first, terms)))
+
+
+def _scatter(op: ComputeOp) -> Stmt:
+    """Return the loops that combine each term of a scatter with the element at its place."""
+    places = {place.axis: place.index for place in op.places}
+    indices = tuple(places.get(axis.name, Var(axis.name)) for axis in op.axes)
+    free = [axis for axis in op.axes if axis.name not in places]
+    return _loops((*op.reduce_axes, *free), update(op, op.buffers, indices, op.bodies))
 
 
 def _loops(axes: Sequence[Axis], body: Stmt) -> Stmt:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.errors import LanguageError
+from ansorc.errors import LanguageError, OutOfRangeError
 from ansorc.ir.interpret import interpret
 from ansorc.ir.printer import to_text
 from ansorc.lang.dag import ComputeDAG
@@ -87,3 +87,13 @@ def test_inputs_that_do_not_fit_are_refused(inputs: list[object], words: str) ->
     for method in (dag.interpret, dag.evaluate):
         with pytest.raises(LanguageError, match=re.escape(words)):
             method(*inputs)  # pyright: ignore[reportArgumentType]
+
+
+def test_terms_that_are_scattered() -> None:
+    place, term = ac.placeholder(4, "place", "int32"), ac.placeholder((4, 2), "term")
+    dag = ComputeDAG([place, term, ac.scatter((3, 2), place, term)])
+    terms = [[1, 2], [3, 4], [5, 6], [7, 8]]
+    for method in (dag.evaluate, dag.interpret):
+        np.testing.assert_array_equal(method([2, 0, 2, 2], terms), [[3, 4], [0, 0], [13, 16]])
+        with pytest.raises(OutOfRangeError, match="the index 3 for dimension 0"):
+            method([2, 0, 3, 2], terms)

@@ -69,6 +69,10 @@ class Tensorize(Step):
                     "not divide it; pad it with zeros to a multiple",
                     condition=relation.parent.kind is AxisKind.SPACE,
                 )  # fmt: skip
+        self.require(
+            state, f"the terms of '{stage.name}' go to places, one by one",
+            condition=not stage.op.places,
+        )  # fmt: skip
         for inner in state.stages_inside(stage.name, stage.iterators[position].name):
             self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'")
         reason = misfit(stage.op, self.function)
