@@ -118,6 +118,14 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a term goes along one axis of the results: to the number `index`, which may be data."""
+
+    axis: str
+    index: Expr
+
+
+@dataclass(frozen=True)
 class ComputeOp:
     """`buffer[axes] = body`, or the terms `body` combined over `reduce_axes` by `combiner`.
 
@@ -125,9 +133,14 @@ class ComputeOp:
     reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
     search. `more` are further outputs, computed for the same axes at the same time; the
     computation has the name of its first. `temporaries` come before the bodies, in their order;
-    schedules make them, of computations that are neither reductions nor scans. `scan` is there if
-    the elements along an axis are computed one from the other (`ac.scan`); what the bodies load of
-    their own tensors is none of `loads`.
+    schedules make them, of computations that are neither reductions nor scans.
+
+    With `places`, terms are scattered along the axes that these name: each term is combined with
+    the element at its places, and elements that no term goes to keep the identity. Neither body
+    nor places depend on those axes.
+
+    `scan` is there if the elements along an axis are computed one from the other (`ac.scan`); what
+    the bodies load of their own tensors is none of `loads`.
     """
 
     name: str
@@ -139,7 +152,14 @@ class ComputeOp:
     hints: tuple[tuple[str, str], ...] = ()
     more: tuple[Output, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
+    places: tuple[Place, ...] = ()
     scan: Scan | None = None
+
+    @cached_property
+    def loop_axes(self) -> tuple[Axis, ...]:
+        """The axes of the results that loops run over: not those that terms are scattered along."""
+        scattered = {place.axis for place in self.places}
+        return tuple(axis for axis in self.axes if axis.name not in scattered)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -157,6 +177,11 @@ class ComputeOp:
         return (*(temporary.value for temporary in self.temporaries), *self.bodies)
 
     @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that is computed for a term: its places, then the parts."""
+        return (*(place.index for place in self.places), *self.parts)
+
+    @property
     def inits(self) -> tuple[Expr, ...]:
         """The values in front of a scan, for each of `buffers`; none if it is no scan."""
         return () if self.scan is None else self.scan.inits
@@ -167,14 +192,15 @@ class ComputeOp:
         return "" if self.scan is None else self.scan.axis
 
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the parts and of what is in front of a scan, parents first."""
-        for part in (*self.parts, *self.inits):
-            yield from walk(part)
+        """Yield every node of the places, the parts and the front of a scan, parents first."""
+        for expr in (*self.expressions, *self.inits):
+            yield from walk(expr)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of other tensors by the parts and in front of a scan, in order."""
-        nodes = (node for body in (*self.bodies, *self.inits) for node in walk(body))
+        """The loads of other tensors by the places, the parts and the front of a scan, in order."""
+        exprs = (*(place.index for place in self.places), *self.bodies, *self.inits)
+        nodes = (node for expr in exprs for node in walk(expr))
         loads = [node for node in nodes if isinstance(node, Load)]
         if self.scan is not None:
             return tuple(load for load in loads if not isinstance(load.buffer, StateBuffer))
@@ -224,11 +250,14 @@ class ComputeOp:
         return self.with_bodies(lambda body: rewrite(body, _drop_check))
 
     def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
-        """Return the computation with each of its parts changed."""
+        """Return the computation with each of its parts and places changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
         before = tuple(temporary.with_value(change) for temporary in self.temporaries)
+        places = tuple(Place(place.axis, change(place.index)) for place in self.places)
         scan = self.scan and replace(self.scan, inits=tuple(map(change, self.scan.inits)))
-        return replace(self, body=change(self.body), more=more, temporaries=before, scan=scan)
+        return replace(
+            self, body=change(self.body), more=more, temporaries=before, places=places, scan=scan
+        )
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
         """Return the computation with each read of `old` replaced by a read of `new`."""

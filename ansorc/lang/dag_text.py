@@ -21,6 +21,11 @@ A scan names its axis, and each of its tensors the value in front of the first e
     compute X: float32[9] (t: 9) scan back t from 1.0 = X[t + 1] * Y[t + 1]
         also Y: float32[9] from 0.0 = Y[t + 1] + X[t + 1]
 
+A computation that scatters its terms has one line for each axis along which it does:
+
+    compute H: int64[256] (i: 256) sum over (n: 1000) = 1
+        at i = cast(int64, I[n])
+
 Expressions are written as in docs/language.md. A line that starts with # is a comment.
 """
 
@@ -42,6 +47,7 @@ from ansorc.lang.compute_op import (
     Combiner,
     ComputeOp,
     Output,
+    Place,
     Scan,
     StateBuffer,
 )
@@ -62,6 +68,7 @@ _SCAN = re.compile(
     r" from (?P<init>.+?) = (?P<body>.+)"
 )
 _ALSO = re.compile(rf"also {_BUFFER}(?: from (?P<init>.+?))? = (?P<body>.+)")
+_AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
 _PARAMS = re.compile(r"params (?P<names>.+)")
@@ -100,6 +107,8 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
     if op.scan is not None:
         over = f" scan {'back ' if op.scan.is_reversed else ''}{op.scan.axis}"
     yield f"{head}{over}{first} = {expr_text(op.body)}"
+    for place in op.places:
+        yield f"    at {place.axis} = {expr_text(place.index)}"
     for output, init in zip(op.more, more, strict=True):
         yield f"    also {buffer_text(output.buffer)}{init} = {expr_text(output.body)}"
     if isinstance(op.combiner, Reducer):
@@ -143,6 +152,8 @@ class _Reader:
             self.buffers[op.name] = op.buffer
         elif (match_ := _ALSO.fullmatch(text)) and self.ops:
             self._also(match_)
+        elif (match_ := _AT.fullmatch(text)) and self.ops:
+            self._at(match_["axis"], match_["index"])
         elif (match_ := _COMBINE.fullmatch(text)) and self.ops:
             self._combine(match_["identity"], match_["body"])
         elif (match_ := _HINT.fullmatch(text)) and self.ops:
@@ -153,7 +164,8 @@ class _Reader:
             )
         else:
             raise ParseError(
-                "expected 'input …', 'compute …', 'also …', 'combine …', 'hint …' or 'params …'"
+                "expected 'input …', 'compute …', 'at …', 'also …', 'combine …', 'hint …' or "
+                "'params …'"
             )
 
     def _buffer(self, match_: re.Match[str]) -> Buffer:
@@ -203,6 +215,11 @@ class _Reader:
         body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
+
+    def _at(self, axis: str, index: str) -> None:
+        op = self.ops[-1]
+        place = Place(axis, parse_expr(index, self.buffers, _variables(op.axes, op.reduce_axes)))
+        self.ops[-1] = replace(op, places=(*op.places, place))
 
     def _combine(self, identity: str, body: str) -> None:
         op = self.ops[-1]

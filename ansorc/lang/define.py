@@ -194,11 +194,11 @@ def _op(
     elif isinstance(bodies, TupleReduction):
         bodies, combiner = bodies.bodies, bodies.reducer
     if isinstance(value, Reduction | TupleReduction):
-        reduce = _reduce_axes(space, value.axes)
+        reduce = number_reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
     for name, body in zip(names, bodies, strict=True):
-        plain = _without_reduce_axes(name, body, reduce)
+        plain = without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
@@ -221,7 +221,7 @@ def _scan_op(
         )
     bodies = with_extent(steps, along.extent)
     for body in (*steps.inits, *bodies):
-        _without_reduce_axes(names[0], body, {})
+        without_reduce_axes(names[0], body, {})
     shape = tuple(axis.extent for axis in space)
     first, *more = (
         Output(Buffer(name, shape, dtype_of(body)), body)
@@ -275,7 +275,7 @@ def _scalar(name: str, value: object) -> Expr:
     )
 
 
-def _reduce_axes(
+def number_reduce_axes(
     space: tuple[Axis, ...], axes: Sequence[ReduceAxis]
 ) -> dict[int, tuple[Axis, int]]:
     """Return the axis and the first value of each reduce axis, by identity."""
@@ -288,7 +288,9 @@ def _reduce_axes(
     return numbered
 
 
-def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
+def without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
+    """Return `body` of the tensor `name` in terms of the axes of `number_reduce_axes`."""
+
     def rule(node: Node) -> Node | None:
         if not isinstance(node, ReduceVar):
             return None

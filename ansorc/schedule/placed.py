@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, Expr, binary, const
 from ansorc.ir.expr import BinaryOp as Op
-from ansorc.ir.substitute import free_vars, substitute
-from ansorc.schedule.stage import Part, Stage
-from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus
-
-_MOST_LIMITS = 8
-"""The most elements that one test reads: a tile spans no more sequences."""
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.values import SplitPredicate, iterator_values, plus
 
 
 @dataclass
@@ -40,20 +34,6 @@ def axis_values_of(
         if scan is not None and scan.is_reversed and axis.name == scan.axis:
             values[axis.name] = binary(Op.SUB, const(axis.extent - 1), values[axis.name])
     return values, guards
-
-
-def limits_of(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -> list[Expr]:
-    """Return the values of `most` in the iterations of `inner`; none if they are too many."""
-    moving = [part for part in inner if part.axis in free_vars(most)]
-    if prod(as_int(part.extent) for part in moving) > _MOST_LIMITS:
-        return []
-    limits: list[Expr] = []
-    for offsets in product(*(range(as_int(part.extent)) for part in moving)):
-        moved = dict(values)
-        for part, n in zip(moving, offsets, strict=True):
-            moved[part.axis] = plus(moved[part.axis], const(n * as_int(part.stride)))
-        limits.append(substitute(most, moved))
-    return limits
 
 
 def minus(value: Expr, low: Expr) -> Expr:
