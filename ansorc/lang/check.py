@@ -36,6 +36,8 @@ def check_op(op: ComputeOp) -> None:
             raise LanguageError(
                 f"'{buffer.name}' is {buffer.dtype}, but its body is {dtype_of(body)}"
             )
+    if op.temporaries and op.reduce_axes:
+        raise LanguageError(f"'{op.name}' is a reduction, which holds no values; write them out")
     _check_combiner(op)
     _check_nodes(op, set(axes))
     _check_hints(op, axes)
@@ -97,8 +99,9 @@ def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
 def _check_dtypes(op: ComputeOp) -> None:
     buffers = {buffer.name: buffer for buffer in op.reads}
     variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
+    buffers |= {each.buffer.name: each.buffer for each in op.temporaries}
     try:
-        for body in op.bodies:
+        for body in op.parts:
             ExprRules(buffers, variables, lambda _: None).dtype(body)
     except IRError as error:
         raise LanguageError(f"in the definition of '{op.name}': {error}") from error

@@ -15,6 +15,11 @@ element: the initial value, and the result of combining (l0, l1, …) with (r0, 
         combine from 0.0 = l0 + r0
         combine from 0.0 = l1 + r1
 
+Values that are held for each element of a computation come before it:
+
+    let y.let0: float32[] = x[i] - m[0]
+    compute y: float32[8] (i: 8) = y.let0[] * y.let0[]
+
 Expressions are written as in docs/language.md. A line that starts with # is a comment.
 """
 
@@ -26,12 +31,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansorc.errors import LanguageError, ParseError
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Const, Expr, Var
 from ansorc.ir.parser import parse_expr
 from ansorc.ir.printer import buffer_text, expr_text
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Temporary
 from ansorc.lang.naming import check_axis_name, check_tensor_name
 from ansorc.lang.reducer import Reducer, operands
 
@@ -44,6 +49,7 @@ _COMPUTE = re.compile(
     rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
+_LET = re.compile(rf"let {_BUFFER} = (?P<body>.+)")
 _ALSO = re.compile(rf"also {_BUFFER} = (?P<body>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
@@ -77,6 +83,9 @@ def parse_dag(text: str) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
 
 
 def _op_lines(op: ComputeOp) -> Iterator[str]:
+    for held in op.temporaries:
+        declared = buffer_text(replace(held.buffer, scope=Scope.GLOBAL))
+        yield f"let {declared} = {expr_text(held.value)}"
     head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
     over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
     yield f"{head}{over} = {expr_text(op.body)}"
@@ -100,6 +109,8 @@ class _Reader:
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     ops: list[ComputeOp] = field(default_factory=list[ComputeOp])
+    held: dict[str, tuple[Buffer, str]] = field(default_factory=dict[str, tuple[Buffer, str]])
+    """The values that the next computation holds, as text."""
     params: tuple[Buffer, ...] | None = None
 
     def line(self, text: str) -> None:
@@ -109,6 +120,9 @@ class _Reader:
         if match_ := _INPUT.fullmatch(text):
             buffer = _add_promise(self._buffer(match_), match_)
             self.buffers[buffer.name] = buffer
+        elif match_ := _LET.fullmatch(text):
+            buffer = replace(self._buffer(match_), scope=Scope.LOCAL)
+            self.held[buffer.name] = buffer, match_["body"]
         elif match_ := _COMPUTE.fullmatch(text):
             op = self._op(match_)
             self.ops.append(op)
@@ -138,13 +152,22 @@ class _Reader:
     def _op(self, match_: re.Match[str]) -> ComputeOp:
         buffer = self._buffer(match_)
         axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
-        body: Expr = parse_expr(match_["body"], self.buffers, _variables(axes, reduce_axes))
+        variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
+        held: list[Temporary] = []
+        for name, (scalar, text) in self.held.items():
+            held.append(Temporary(scalar, parse_expr(text, buffers, variables)))
+            buffers[name] = scalar
+        self.held.clear()
+        body: Expr = parse_expr(match_["body"], buffers, variables)
         combiner = _combiner(match_["combiner"]) if match_["combiner"] else None
-        return ComputeOp(buffer.name, buffer, axes, reduce_axes, combiner, body)
+        return ComputeOp(
+            buffer.name, buffer, axes, reduce_axes, combiner, body, temporaries=tuple(held)
+        )
 
     def _also(self, match_: re.Match[str]) -> None:
         op, buffer = self.ops[-1], self._buffer(match_)
-        body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
+        buffers = self.buffers | {each.buffer.name: each.buffer for each in op.temporaries}
+        body = parse_expr(match_["body"], buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
 

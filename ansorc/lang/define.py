@@ -15,6 +15,7 @@ from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.hints import Hints, as_hints
+from ansorc.lang.let import hold_lets
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
@@ -193,12 +194,19 @@ def _op(
         reduce = _reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
+    before, bodies = hold_lets(names[0], bodies, space, is_reduction=bool(reduce))
+    before = tuple(
+        each.with_value(lambda value: _without_reduce_axes(names[0], value, reduce))
+        for each in before
+    )
     for name, body in zip(names, bodies, strict=True):
         plain = _without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
-    op = ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
+    op = ComputeOp(
+        names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more), before
+    )
     return with_shared_values(op)
 
 

@@ -50,6 +50,8 @@ def find_wanted_values(
         walk = _Backward(op, wanted)
         for body, buffer in zip(op.bodies, op.buffers, strict=True):
             walk.visit(body, _of_terms(op, wanted.get(buffer.name, _ANY)), is_guarded=False)
+        for each in reversed(op.temporaries):
+            walk.visit(each.value, wanted.get(each.buffer.name, _ANY), is_guarded=False)
     inputs = {buffer.name: buffer.dtype for buffer in dag.inputs}
     spans = {name: _round(span, inputs[name]) for name, span in wanted.items() if name in inputs}
     return {name: span for name, span in spans.items() if span[0] <= span[1] and span != _ANY}

@@ -115,7 +115,7 @@ OTHERS: list[tuple[str, Body]] = [
     ("key of a dict.*ac.if_then_else", lambda i, j: {0: 1.0}.get(i, 0.0)),
     ("key of a dict", lambda i, j: {k: 1.0}.get(j, 0.0)),
     ("is not a number", lambda i, j: float(f"{A[i, j]:.3f}")),
-    ("numpy.isnan.*write x != x", lambda i, j: untyped(np.isnan(A[i, j]))),
+    ("numpy.isnan.*write ac.isnan", lambda i, j: untyped(np.isnan(A[i, j]))),
     ("numpy.isfinite.*abs\\(x\\) <", lambda i, j: untyped(np.isfinite(A[i, j]))),
     ("are not assigned: define", lambda i, j: A.__setitem__((i, j), 1.0)),
     ("is one element, without parts", lambda i, j: A[i, j].__setitem__(0, 1.0)),
