@@ -137,6 +137,7 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
             yield from _indent(_block(stmt.body))
         case Store(buffer, indices, value):
             begun = "async " if stmt.is_async else "stream " if stmt.is_streamed else ""
+            begun = "atomic " if stmt.is_atomic else begun
             yield f"{begun}{_access(buffer, indices)} = {expr_text(value)}"
         case If(condition, then, otherwise):
             yield f"if {expr_text(condition)}:"

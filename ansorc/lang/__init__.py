@@ -6,7 +6,7 @@ In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 from ansorc.errors import LanguageError
 from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.checks import checked
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Place
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.functions import (
@@ -32,9 +32,7 @@ from ansorc.lang.functions import (
     tan,
     trunc,
 )
-from ansorc.lang.let import (
-    let,
-)
+from ansorc.lang.let import let
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reduction import (
     Reduction,
@@ -87,6 +85,7 @@ from ansorc.lang.scalar import (
     truncated_divide,
 )
 from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.scatter import scatter
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -96,6 +95,7 @@ __all__ = [
     "ComputeDAG",
     "ComputeOp",
     "Output",
+    "Place",
     "Reducer",
     "Reduction",
     "Scalar",
@@ -162,6 +162,7 @@ __all__ = [
     "rint",
     "round",
     "rsqrt",
+    "scatter",
     "sigmoid",
     "sign",
     "sin",
@@ -180,10 +181,10 @@ _FUNCTIONS = (
     "atan", "atan2", "atanh", "cast", "cbrt", "ceil", "checked", "clip", "clz", "compute",
     "compute_tuple", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf", "exp", "exp2",
     "expm1", "floor", "fmod", "hypot", "if_then_else", "isfinite", "isinf", "isnan", "let",
-    "load_workload", "log", "log10", "log1p", "log2", "logical_not", "max", "maximum", "min",
+    "load_workload", "log", "log1p", "log2", "log10", "logical_not", "max", "maximum", "min",
     "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "reduce_axis", "reducer",
-    "rint", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sum", "tan", "tanh",
-    "trunc", "truncated_divide", "workload",
+    "rint", "round", "rsqrt", "scatter", "sigmoid", "sign", "sin", "sinh", "sqrt", "sum", "tan",
+    "tanh", "trunc", "truncated_divide", "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)

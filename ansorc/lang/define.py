@@ -15,7 +15,7 @@ from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.hints import Hints, as_hints
-from ansorc.lang.let import hold_lets
+from ansorc.lang.let import hold_lets, write_lets_out
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
@@ -191,21 +191,29 @@ def _op(
     elif isinstance(bodies, TupleReduction):
         bodies, combiner = bodies.bodies, bodies.reducer
     if isinstance(value, Reduction | TupleReduction):
-        reduce = _reduce_axes(space, value.axes)
+        reduce = number_reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
-    before, bodies = hold_lets(names[0], bodies, space, is_reduction=bool(reduce))
+    held = ((), bodies) if reduce else hold_lets(names[0], bodies, space)
     before = tuple(
-        each.with_value(lambda value: _without_reduce_axes(names[0], value, reduce))
-        for each in before
+        each.with_value(lambda value: without_reduce_axes(names[0], value, reduce))
+        for each in held[0]
     )
-    for name, body in zip(names, bodies, strict=True):
-        plain = _without_reduce_axes(name, body, reduce)
+    for name, body in zip(names, held[1], strict=True):
+        plain = without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
     op = ComputeOp(
-        names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more), before
+        names[0],
+        first.buffer,
+        space,
+        axes,
+        combiner,
+        first.body,
+        hints,
+        tuple(more),
+        temporaries=before,
     )
     return with_shared_values(op)
 
@@ -243,7 +251,7 @@ def _scalar(name: str, value: object) -> Expr:
     )
 
 
-def _reduce_axes(
+def number_reduce_axes(
     space: tuple[Axis, ...], axes: Sequence[ReduceAxis]
 ) -> dict[int, tuple[Axis, int]]:
     """Return the axis and the first value of each reduce axis, by identity."""
@@ -256,7 +264,9 @@ def _reduce_axes(
     return numbered
 
 
-def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
+def without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
+    """Return `body` of the tensor `name` in terms of the axes of `number_reduce_axes`."""
+
     def rule(node: Node) -> Node | None:
         if not isinstance(node, ReduceVar):
             return None
@@ -268,7 +278,7 @@ def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis,
         axis, lo = reduce[id(node)]
         return Var(axis.name) + lo if lo else Var(axis.name)
 
-    return rewrite(body, rule)
+    return rewrite(write_lets_out(body), rule)
 
 
 def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, ...]:

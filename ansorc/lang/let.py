@@ -94,12 +94,20 @@ def _children_first(root: Node) -> Iterator[Node]:
             stack += [(child, False) for child in children(node)]
 
 
+def write_lets_out(expr: Expr) -> Expr:
+    """Return `expr` with the values of `let` where they are used."""
+    values: dict[int, Expr] = {}
+    for each in _in_order([expr]):
+        values[id(each)] = _with_values(each.value, values)
+    return _with_values(expr, values) if values else expr
+
+
 def hold_lets(
-    name: str, bodies: Sequence[Expr], axes: Sequence[Axis], *, is_reduction: bool
+    name: str, bodies: Sequence[Expr], axes: Sequence[Axis]
 ) -> tuple[tuple[Temporary, ...], list[Expr]]:
     """Return the temporaries of the computation `name` and its bodies, which load them.
 
-    A value that is used once, and one of a reduction, stays an expression.
+    A value that is used once stays an expression.
     """
     lets = list(_in_order(bodies))
     if not lets:
@@ -111,7 +119,7 @@ def hold_lets(
     values: dict[int, Expr] = {}
     for each in lets:
         value = _with_values(each.value, values)
-        is_held = not is_reduction and uses[id(each)] > 1 and _is_worth_it(value)
+        is_held = uses[id(each)] > 1 and _is_worth_it(value)
         if is_held and (id(each) in always or _is_harmless(value, ranges)):
             buffer = _buffer(f"{name}.let{len(made)}", dtype_of(value))
             made.append(Temporary(buffer, value))

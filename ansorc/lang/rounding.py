@@ -43,7 +43,7 @@ from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FUNCTIONS, Grid, Mask, convert
 from ansorc.lang.reducer import Reducer
-from ansorc.lang.reference import Evaluation, Slices, all_tensors, boxes, factors_of
+from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
 
 SAFETY = 8.0
 """The multiple of the bound that a correct program may reach; used to probe jumps and functions."""
@@ -93,6 +93,8 @@ class _OpRounding:
         op = self.op
         if not any(buffer.dtype.is_float for buffer in (*op.buffers, *op.reads)):
             return {}
+        if op.places:
+            return self._scattered()
         factors = factors_of(op)
         moved = [np.zeros(buffer.shape) for buffer in op.buffers]
         larger = [np.zeros(buffer.shape) for buffer in op.buffers]
@@ -113,7 +115,29 @@ class _OpRounding:
             self._add(
                 pairs, box, [error[block] for error in moved], [error[block] for error in larger]
             )
-        return self._finish(moved, larger)
+        count = math.prod(axis.extent for axis in op.reduce_axes)
+        return self._finish(moved, larger, count)
+
+    def _scattered(self) -> dict[str, Array]:
+        """Return the bound of a result of terms that go to places."""
+        op = self.op
+        moved, larger, counts = (np.zeros(op.buffer.shape) for _ in range(3))
+        if op.combiner is Combiner.PROD:
+            larger[...] = 1.0
+        for terms in Scattering(op, self.tensors, np.dtype(np.float64)).boxes():
+            walked = _Walk(terms.grid, replace(terms.grid, tensors=self.bounds))
+            value, bound = walked.evaluate(op.body)
+            errors = terms.broadcast(np.zeros(()) if bound is None else bound)
+            magnitudes = np.abs(terms.broadcast(value))
+            np.add.at(counts, terms.indices, 1.0)
+            if op.combiner is Combiner.PROD:
+                np.multiply.at(larger, terms.indices, magnitudes + errors)
+            elif op.combiner is Combiner.SUM:
+                np.add.at(larger, terms.indices, magnitudes)
+                np.add.at(moved, terms.indices, errors)
+            else:
+                np.maximum.at(moved, terms.indices, errors)
+        return self._finish([moved], [larger], int(counts.max()))
 
     def _add(
         self,
@@ -147,9 +171,11 @@ class _OpRounding:
                 else:  # whatever the reducer is, it rarely makes more of the errors than their sum
                     mine[...] += whole.sum(axis=inner)
 
-    def _finish(self, moved: Sequence[Array], larger: Sequence[Array]) -> dict[str, Array]:
+    def _finish(
+        self, moved: Sequence[Array], larger: Sequence[Array], count: int
+    ) -> dict[str, Array]:
+        """Return the bounds of results of `count` terms each, at most."""
         op, bounds = self.op, dict[str, Array]()
-        count = math.prod(axis.extent for axis in op.reduce_axes)
         rounded = max(1.0, math.sqrt(count) / _MANY)
         for buffer, mine, most in zip(op.buffers, moved, larger, strict=True):
             value = self.tensors[buffer.name]

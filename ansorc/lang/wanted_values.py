@@ -48,6 +48,9 @@ def find_wanted_values(
     wanted = dict[str, Span](outputs or {})
     for op in reversed(dag.ops):
         walk = _Backward(op, wanted)
+        extents = {axis.name: axis.extent for axis in op.axes}
+        for place in op.places:
+            walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)
         for body, buffer in zip(op.bodies, op.buffers, strict=True):
             walk.visit(body, _of_terms(op, wanted.get(buffer.name, _ANY)), is_guarded=False)
         for each in reversed(op.temporaries):

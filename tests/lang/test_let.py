@@ -131,6 +131,21 @@ def test_stages_around_held_values() -> None:
         np.testing.assert_allclose(found, m * m[::-1] / m.sum(), 1e-4, err_msg=way)
 
 
+def step(kind: int, a: Any, b: Any, choose: Any) -> Any:
+    """One operation on two values, of the language or of NumPy."""
+    match kind:
+        case 0:
+            return a * 0.5 + b * 0.25
+        case 1:
+            return a * b
+        case 2:
+            return a - b
+        case 3:
+            return choose(a > b, a, b * 0.5)
+        case _:
+            return choose(b > 0.25, a * a, a)
+
+
 @examples(5, nightly=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(0, 9)), min_size=4))
 def test_random_values_of_values(steps: list[tuple[int, int, int]]) -> None:
@@ -140,12 +155,7 @@ def test_random_values_of_values(steps: list[tuple[int, int, int]]) -> None:
         values = [first, first * 0.5 + 0.25]
         for kind, left, right in steps[:24]:
             a, b = values[left % len(values)], values[-1 - right % len(values)]
-            choose = ac.if_then_else if lets else np.where
-            new = [
-                lambda a, b: a * 0.5 + b * 0.25, lambda a, b: a * b, lambda a, b: a - b,
-                lambda a, b: choose(a > b, a, b * 0.5),  # noqa: B023
-                lambda a, b: choose(b > 0.25, a * a, a),  # noqa: B023
-            ][kind](a, b)  # fmt: skip
+            new = step(kind, a, b, ac.if_then_else if lets else np.where)
             values.append(ac.let(new) if lets else new)
         return values[-1] + values[-2]
 

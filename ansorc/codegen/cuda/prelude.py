@@ -328,6 +328,35 @@ template <int pending> DEVICE void await_copies() {
   asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
 }
 #endif""",
+    "atomic": """
+// Sets an element to what `update` makes of it, while no other thread touches it.
+template <typename T, typename F> DEVICE void atomic_update(T *place, F update) {
+  if (sizeof(T) == 8) {
+    unsigned long long *whole = (unsigned long long *)place, seen = *whole, assumed;
+    do {
+      assumed = seen;
+      T value;
+      memcpy(&value, &assumed, sizeof(T));
+      value = update(value);
+      unsigned long long next = 0;
+      memcpy(&next, &value, sizeof(T));
+      seen = atomicCAS(whole, assumed, next);
+    } while (seen != assumed);
+    return;
+  }
+  // A narrow element is a part of a word of 4 bytes, whose other parts stay as they are.
+  size_t address = (size_t)place, first = address & 3;
+  unsigned *whole = (unsigned *)(address - first), seen = *whole, assumed;
+  do {
+    assumed = seen;
+    T value;
+    memcpy(&value, (char *)&assumed + first, sizeof(T));
+    value = update(value);
+    unsigned next = assumed;
+    memcpy((char *)&next + first, &value, sizeof(T));
+    seen = atomicCAS(whole, assumed, next);
+  } while (seen != assumed);
+}""",
     "matrix_units": """
 #ifdef __CUDACC__
 // Lane l gives row l % 8 of matrix l / 8 in shared memory, 16 bytes, and gets 4 bytes of row l / 4
