@@ -41,7 +41,10 @@ def isfinite(x: ScalarLike) -> Scalar:
 
 
 def sign(x: ScalarLike) -> Scalar:
-    """Return 1, 0 or -1 with the sign of the number `x`, in its dtype; NaN of NaN."""
+    """Return 1, 0 or -1 with the sign of the number `x`, in its dtype; NaN of NaN.
+
+    Raise LanguageError for a bool.
+    """
     refuse_bool(x)
     value = as_scalar(x)
     if value.dtype.is_bool:
