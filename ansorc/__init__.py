@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         rint,
         round,
         rsqrt,
+        scan,
         scatter,
         sigmoid,
         sign,
@@ -122,8 +123,8 @@ __all__ = [
     "isfinite", "isinf", "isnan", "let", "load_library", "load_workload", "log", "log1p", "log2",
     "log10", "logical_not", "lower", "max", "maximum", "min", "minimum", "not_equal", "ops",
     "placeholder", "popcount", "power", "prod", "reduce_axis", "reducer", "register_onnx_op",
-    "register_sketch_rule", "replay", "rint", "round", "rsqrt", "scatter", "schedule", "sigmoid",
-    "sign", "sin", "sinh", "sketch_rules", "sqrt", "sum", "tan", "tanh", "trunc",
+    "register_sketch_rule", "replay", "rint", "round", "rsqrt", "scan", "scatter", "schedule",
+    "sigmoid", "sign", "sin", "sinh", "sketch_rules", "sqrt", "sum", "tan", "tanh", "trunc",
     "truncated_divide", "tune", "unregister_onnx_op", "unregister_sketch_rule", "workload",
 ]  # fmt: skip
 

@@ -85,6 +85,7 @@ from ansorc.lang.scalar import (
     truncated_divide,
 )
 from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.scan import ScanSteps, scan
 from ansorc.lang.scatter import scatter
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
@@ -99,6 +100,7 @@ __all__ = [
     "Reducer",
     "Reduction",
     "Scalar",
+    "ScanSteps",
     "Tensor",
     "TupleReducer",
     "TupleReduction",
@@ -162,6 +164,7 @@ __all__ = [
     "rint",
     "round",
     "rsqrt",
+    "scan",
     "scatter",
     "sigmoid",
     "sign",
@@ -183,8 +186,8 @@ _FUNCTIONS = (
     "expm1", "floor", "fmod", "hypot", "if_then_else", "isfinite", "isinf", "isnan", "let",
     "load_workload", "log", "log1p", "log2", "log10", "logical_not", "max", "maximum", "min",
     "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "reduce_axis", "reducer",
-    "rint", "round", "rsqrt", "scatter", "sigmoid", "sign", "sin", "sinh", "sqrt", "sum", "tan",
-    "tanh", "trunc", "truncated_divide", "workload",
+    "rint", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sqrt", "sum",
+    "tan", "tanh", "trunc", "truncated_divide", "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)

@@ -21,6 +21,7 @@ from ansorc.lang.contract import contract
 from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
 from ansorc.lang.reducer import Reducer
+from ansorc.lang.scan_reference import evaluate_scan
 from ansorc.lang.tuple_fold import combine, fold
 
 Slices: TypeAlias = tuple[slice, ...]
@@ -88,6 +89,9 @@ class Evaluation:
     def run(self) -> dict[str, Array]:
         """Return the whole tensors, by name."""
         op, rank = self.op, len(self.op.axes)
+        if op.scan is not None:
+            made = evaluate_scan(op, self.tensors, self.floats)
+            return {buffer.name: array for buffer, array in zip(op.buffers, made, strict=True)}
         if op.places:
             return {op.buffer.name: self._scattered()}
         factors = factors_of(op)

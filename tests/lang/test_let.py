@@ -85,6 +85,22 @@ def test_reductions_write_values_out() -> None:
     assert text_of(X, ac.compute(4, body, "y"))[1].endswith("= x[k] * 2.0 * (x[k] * 2.0)")
 
 
+def test_scans_and_scatters_write_values_out() -> None:
+    def step(before: Any, t: Any) -> ac.Scalar:
+        term = ac.let(before * 0.5 + X[t])
+        return term * term
+
+    states = ac.compute(64, lambda t: ac.scan(0.0, lambda b: step(b, t), axis=t), "s")
+    k = ac.reduce_axis(64, "k")
+    value = ac.let(X[k] + 1.0)
+    sums = ac.scatter(4, k % 4, value * value, axis=k, name="h")
+    dag = ac.ComputeDAG([X, states, sums])
+    assert not any(op.temporaries for op in dag.ops)
+    x = np.random.default_rng(0).random(64, np.float32) * 0.5
+    for _, (_, found) in everywhere(dag, [x], emulates=False):
+        np.testing.assert_allclose(found, ((x + 1) ** 2).reshape(16, 4).sum(0), 1e-5)
+
+
 def test_values_under_conditions() -> None:
     """Held where that harms nothing; else the arm that is not chosen would be computed."""
 
