@@ -39,6 +39,8 @@ def check_op(op: ComputeOp) -> None:
             raise LanguageError(
                 f"'{buffer.name}' is {buffer.dtype}, but its body is {dtype_of(body)}"
             )
+    if op.temporaries and op.reduce_axes:
+        raise LanguageError(f"'{op.name}' is a reduction, which holds no values; write them out")
     _check_combiner(op)
     _check_scan(op)
     _check_places(op)
@@ -155,6 +157,7 @@ def _check_dtypes(op: ComputeOp) -> None:
     own = () if op.scan is None else (load.buffer for load in op.state_loads)
     buffers = {buffer.name: buffer for buffer in (*op.reads, *own)}
     variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
+    buffers |= {each.buffer.name: each.buffer for each in op.temporaries}
     try:
         for expr in (*op.expressions, *op.inits):
             ExprRules(buffers, variables, lambda _: None).dtype(expr)

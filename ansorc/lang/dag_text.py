@@ -15,6 +15,11 @@ element: the initial value, and the result of combining (l0, l1, …) with (r0, 
         combine from 0.0 = l0 + r0
         combine from 0.0 = l1 + r1
 
+Values that are held for each element of a computation come before it:
+
+    let y.let0: float32[] = x[i] - m[0]
+    compute y: float32[8] (i: 8) = y.let0[] * y.let0[]
+
 A scan names its axis, and each of its tensors the value in front of the first element:
 
     compute R: float32[4, 8] (i: 4, t: 8) scan t from 0.0 = R[i, t - 1] + A[i, t]
@@ -37,7 +42,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansorc.errors import LanguageError, ParseError
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Const, Expr, Var
 from ansorc.ir.parser import parse_expr
@@ -50,6 +55,7 @@ from ansorc.lang.compute_op import (
     Place,
     Scan,
     StateBuffer,
+    Temporary,
 )
 from ansorc.lang.naming import check_axis_name, check_tensor_name
 from ansorc.lang.reducer import Reducer, operands
@@ -63,6 +69,7 @@ _COMPUTE = re.compile(
     rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
+_LET = re.compile(rf"let {_BUFFER} = (?P<body>.+)")
 _SCAN = re.compile(
     rf"compute {_BUFFER} \((?P<axes>[^)]*)\) scan (?P<back>back )?(?P<axis>\S+)"
     r" from (?P<init>.+?) = (?P<body>.+)"
@@ -101,6 +108,9 @@ def parse_dag(text: str) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
 
 
 def _op_lines(op: ComputeOp) -> Iterator[str]:
+    for held in op.temporaries:
+        declared = buffer_text(replace(held.buffer, scope=Scope.GLOBAL))
+        yield f"let {declared} = {expr_text(held.value)}"
     head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
     over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
     first, *more = [f" from {expr_text(init)}" for init in op.inits] or [""] * len(op.buffers)
@@ -129,6 +139,8 @@ class _Reader:
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     ops: list[ComputeOp] = field(default_factory=list[ComputeOp])
+    held: dict[str, tuple[Buffer, str]] = field(default_factory=dict[str, tuple[Buffer, str]])
+    """The values that the next computation holds, as text."""
     params: tuple[Buffer, ...] | None = None
     scan: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
     """The lines of a scan whose tensors may not all be known yet."""
@@ -144,6 +156,9 @@ class _Reader:
         if match_ := _INPUT.fullmatch(text):
             buffer = _add_promise(self._buffer(match_), match_)
             self.buffers[buffer.name] = buffer
+        elif match_ := _LET.fullmatch(text):
+            buffer = replace(self._buffer(match_), scope=Scope.LOCAL)
+            self.held[buffer.name] = buffer, match_["body"]
         elif match_ := _SCAN.fullmatch(text):
             self.scan = [match_]
         elif match_ := _COMPUTE.fullmatch(text):
@@ -178,9 +193,17 @@ class _Reader:
     def _op(self, match_: re.Match[str]) -> ComputeOp:
         buffer = self._buffer(match_)
         axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
-        body: Expr = parse_expr(match_["body"], self.buffers, _variables(axes, reduce_axes))
+        variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
+        held: list[Temporary] = []
+        for name, (scalar, text) in self.held.items():
+            held.append(Temporary(scalar, parse_expr(text, buffers, variables)))
+            buffers[name] = scalar
+        self.held.clear()
+        body: Expr = parse_expr(match_["body"], buffers, variables)
         combiner = _combiner(match_["combiner"]) if match_["combiner"] else None
-        return ComputeOp(buffer.name, buffer, axes, reduce_axes, combiner, body)
+        return ComputeOp(
+            buffer.name, buffer, axes, reduce_axes, combiner, body, temporaries=tuple(held)
+        )
 
     def _finish_scan(self) -> None:
         """Read the scan whose lines are known, if there is one."""
@@ -212,7 +235,8 @@ class _Reader:
 
     def _also(self, match_: re.Match[str]) -> None:
         op, buffer = self.ops[-1], self._buffer(match_)
-        body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
+        buffers = self.buffers | {each.buffer.name: each.buffer for each in op.temporaries}
+        body = parse_expr(match_["body"], buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
 

@@ -15,6 +15,7 @@ from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan
 from ansorc.lang.hints import Hints, as_hints
+from ansorc.lang.let import hold_lets, write_lets_out
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
@@ -197,12 +198,27 @@ def _op(
         reduce = number_reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
-    for name, body in zip(names, bodies, strict=True):
+    held = ((), bodies) if reduce else hold_lets(names[0], bodies, space)
+    before = tuple(
+        each.with_value(lambda value: without_reduce_axes(names[0], value, reduce))
+        for each in held[0]
+    )
+    for name, body in zip(names, held[1], strict=True):
         plain = without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
-    op = ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
+    op = ComputeOp(
+        names[0],
+        first.buffer,
+        space,
+        axes,
+        combiner,
+        first.body,
+        hints,
+        tuple(more),
+        temporaries=before,
+    )
     return with_shared_values(op)
 
 
@@ -302,7 +318,7 @@ def without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, 
         axis, lo = reduce[id(node)]
         return Var(axis.name) + lo if lo else Var(axis.name)
 
-    return rewrite(body, rule)
+    return rewrite(write_lets_out(body), rule)
 
 
 def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, ...]:

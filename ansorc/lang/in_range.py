@@ -32,7 +32,7 @@ def check_reads_in_range(op: ComputeOp) -> None:
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
     indices = [place.index for place in op.places]
-    for expr in (*indices, *op.bodies, *op.inits):
+    for expr in (*indices, *op.parts, *op.inits):
         for load, guards in _find_guarded_loads(expr, ()):
             if isinstance(load.buffer, StateBuffer):
                 continue

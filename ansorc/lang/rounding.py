@@ -111,9 +111,15 @@ class _OpRounding:
         if op.combiner is Combiner.PROD:
             larger[0][...] = 1.0
         is_whole = isinstance(op.combiner, Reducer)
-        for box in boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
+        held = [each.value for each in op.temporaries]
+        for box in boxes((*op.axes, *op.reduce_axes), [*held, *factors], is_whole=is_whole):
             grid = Evaluation(op, self.tensors, np.dtype(np.float64)).grid(box)
-            walked = _Walk(grid, replace(grid, tensors=self.bounds))
+            errors = dict(self.bounds)
+            walked = _Walk(grid, replace(grid, tensors=errors))
+            for each in op.temporaries:
+                _, error = walked.evaluate(each.value)
+                if error is not None:
+                    errors[each.buffer.name] = error
             pairs = [walked.evaluate(factor) for factor in factors]
             block = (*box[: len(op.axes)], ...)
             self._add(
@@ -351,7 +357,7 @@ _STEEPEST = {"tanh": 1.0, "erf": 1.13, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, 
 """The greatest slope of functions with a bounded slope."""
 
 
-_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "fmod")
+_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "trunc", "copysign", "fmod")
 
 
 def _rounds(expr: Expr) -> bool:

@@ -13,6 +13,7 @@ from ansorc.ir.expr import Expr, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.lang.let import write_lets_out
 from ansorc.lang.literal import as_list, as_number, as_truth, short_text, takes
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 from ansorc.lang.scan_form import find_accumulation
@@ -126,13 +127,16 @@ def scan(
     states = tuple(StateVar(f"state{n}", value.dtype) for n, value in enumerate(inits))
     results = _results(step(*map(State, states)), len(states), name)
     bodies = tuple(
-        as_scalar(result, state.dtype).expr for result, state in zip(results, states, strict=True)
+        write_lets_out(as_scalar(result, state.dtype).expr)
+        for result, state in zip(results, states, strict=True)
     )
     for value, body in zip(inits, bodies, strict=True):
         _check_state(name, value, Scalar(body))
     if is_exclusive:
         bodies = _one_step_later(bodies, states, name, is_reversed=is_reversed)
-    return ScanSteps(name, tuple(v.expr for v in inits), states, bodies, is_reversed)
+    return ScanSteps(
+        name, tuple(write_lets_out(v.expr) for v in inits), states, bodies, is_reversed
+    )
 
 
 def with_extent(steps: ScanSteps, extent: int) -> tuple[Expr, ...]:

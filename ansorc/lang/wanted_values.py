@@ -54,6 +54,8 @@ def find_wanted_values(
             walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)
         for part, span in _parts(op, wanted):
             walk.visit(part, span, is_guarded=False)
+        for each in reversed(op.temporaries):
+            walk.visit(each.value, wanted.get(each.buffer.name, _ANY), is_guarded=False)
     inputs = {buffer.name: buffer.dtype for buffer in dag.inputs}
     spans = {name: _round(span, inputs[name]) for name, span in wanted.items() if name in inputs}
     return {name: span for name, span in spans.items() if span[0] <= span[1] and span != _ANY}
