@@ -66,9 +66,13 @@ def test_the_stages_of_blocks() -> None:
     assert (start.scan_axis, blocks.scan_axis, result.scan) == ("block", "step", None)
 
 
-@pytest.mark.parametrize(
-    ("steps", "step"), [(63, lambda s, x: s + x), (100, lambda s, x: ac.tanh(s) + x)]
-)
+OTHERS: list[tuple[int, Callable[[Scalar, Scalar], Scalar]]] = [
+    (63, lambda s, x: s + x),
+    (100, lambda s, x: ac.tanh(s) + x),
+]
+
+
+@pytest.mark.parametrize(("steps", "step"), OTHERS)
 def test_other_scans_have_no_blocks(steps: int, step: Callable[[Scalar, Scalar], Scalar]) -> None:
     x = ac.placeholder((steps,), "x")
     y = ac.compute(steps, lambda t: ac.scan(0.0, lambda s: step(s, x[t]), axis=t), "y")
