@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         workload,
     )
     from ansorc.lang import operators as ops
+    from ansorc.lang.gradient import gradient, stop_gradient
     from ansorc.schedule import Schedule, State, lower, replay, schedule
     from ansorc.search.record import Records
     from ansorc.search.space import register_sketch_rule, sketch_rules, unregister_sketch_rule
@@ -91,12 +92,12 @@ __all__ = [
     "Reduction", "Scalar", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult",
     "TupleReduction", "abs", "aligned_empty", "all", "all_of", "any", "any_of", "argmax", "argmin",
     "build", "cast", "ceil", "checked", "compute", "compute_tuple", "const", "cos", "equal", "erf",
-    "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "if_then_else",
+    "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "gradient", "if_then_else",
     "load_library", "load_workload", "log", "log1p", "log2", "logical_not", "lower", "max",
     "maximum", "min", "minimum", "not_equal", "ops", "placeholder", "power", "prod", "reduce_axis",
     "reducer", "register_onnx_op", "register_sketch_rule", "replay", "round", "rsqrt", "schedule",
-    "sigmoid", "sin", "sketch_rules", "sqrt", "sum", "tanh", "truncated_divide", "tune",
-    "unregister_onnx_op", "unregister_sketch_rule", "workload",
+    "sigmoid", "sin", "sketch_rules", "sqrt", "stop_gradient", "sum", "tanh", "truncated_divide",
+    "tune", "unregister_onnx_op", "unregister_sketch_rule", "workload",
 ]  # fmt: skip
 
 _LATER = {
@@ -118,6 +119,7 @@ _LATER = {
     "build": "ansorc.graph.api",
     "from_onnx": "ansorc.graph.onnx.importer",
     "from_torch": "ansorc.graph.torch.importer",
+    "gradient": "ansorc.lang.gradient",
     "load_library": "ansorc.codegen.call.library",
     "lower": "ansorc.schedule",
     "ops": "ansorc.lang.operators",
@@ -126,6 +128,7 @@ _LATER = {
     "replay": "ansorc.schedule",
     "schedule": "ansorc.schedule",
     "sketch_rules": "ansorc.search.space",
+    "stop_gradient": "ansorc.lang.gradient",
     "tune": "ansorc.graph.api",
     "unregister_onnx_op": "ansorc.graph.operators.registered",
     "unregister_sketch_rule": "ansorc.search.space",
