@@ -175,9 +175,9 @@ class Cast(Operand):
 
 @node
 class Call(Operand):
-    """A pure math function of `MATH_FUNCTIONS`; the result has the dtype of its operands.
+    """A function of `MATH_FUNCTIONS` or `BIT_FUNCTIONS`, with the dtype of its operands.
 
-    These are floats, or integers for functions of `OF_INTEGERS`.
+    These are floats, or integers for functions of `OF_INTEGERS` and `BIT_FUNCTIONS`.
     """
 
     name: str

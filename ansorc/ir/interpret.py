@@ -386,6 +386,8 @@ class _Compiler:
         is_async = store.is_async and self.group is not None
         if lanes == 1:
             both = f"{name}[{offset}] = {element}"
+            if store.is_atomic and self.has_threads:
+                both = f"clock.set_atomic(True); {both}; clock.set_atomic(False)"
             self._line(f"copies.begin({name}, {offset}, {element})" if is_async else both)
             return
         wanted = f"for {LANE} in range({lanes}) if {mask}"

@@ -15,6 +15,7 @@ from typing import NoReturn, assert_never
 import numpy as np
 
 from ansorc.errors import IRError
+from ansorc.ir.arith.bits import bit_bounds
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
 from ansorc.ir.expr import (
@@ -49,7 +50,9 @@ from ansorc.ir.interpret_math import (
     maximum,
     minimum,
     of_defined,
+    shift_function,
 )
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE, SHIFTS
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.stmt import Check
@@ -197,10 +200,19 @@ class ExprCompiler:
                 return PyExpr(text, max(a.low, b.low), max(a.high, b.high))
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 return self._division(expr, a, b, dtype)
+            case _ if expr.op in BITWISE:
+                return self._bits(expr.op, a, b, dtype)
             case _ if dtype.is_float:
                 return PyExpr(f"({a.text} {expr.op.value} {b.text})")
             case _:
                 return _arithmetic(expr.op, a, b, dtype)
+
+    def _bits(self, op: BinaryOp, a: PyExpr, b: PyExpr, dtype: DType) -> PyExpr:
+        low, high = bit_bounds(op, (a.low, a.high), (b.low, b.high), dtype.bits)
+        if op in SHIFTS and not 0 <= b.low <= b.high < dtype.bits:
+            name = self.constant(f"{op.name}_{dtype}", shift_function(op, dtype))
+            return _wrap(PyExpr(f"{name}({a.text}, {b.text})", low, high), dtype)
+        return _wrap(PyExpr(f"({a.text} {op.value} {b.text})", low, high), dtype)
 
     def _division(self, expr: Binary, a: PyExpr, b: PyExpr, dtype: DType) -> PyExpr:
         divisor = b.text
@@ -238,6 +250,8 @@ class ExprCompiler:
         dtype = dtype_of(args[0]).element
         function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
         low, high = integer_range(dtype) if dtype.is_integer else (0, 0)
+        if name in BIT_FUNCTIONS:
+            low, high = 0, dtype.bits
         return PyExpr(f"{function}({', '.join(self.expr(arg).text for arg in args)})", low, high)
 
     def _reduce(self, op: BinaryOp, operand: Expr) -> PyExpr:

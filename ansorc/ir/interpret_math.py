@@ -18,7 +18,7 @@ import numpy as np
 
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import DType, Kind
-from ansorc.ir.operator import BinaryOp
+from ansorc.ir.operator import BIT_FUNCTIONS, BinaryOp
 from ansorc.ir.undefined import Undefined, first_undefined
 
 REMAINDERS = ("fmod", "mod", "floor_divide")
@@ -79,7 +79,9 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 
 
 def math_function(name: str, dtype: DType) -> Callable[..., Float]:
-    """Return the function `name` of MATH_FUNCTIONS on scalars of `dtype`."""
+    """Return the function `name` of MATH_FUNCTIONS or BIT_FUNCTIONS on scalars of `dtype`."""
+    if name in BIT_FUNCTIONS:
+        return of_defined(partial(_BIT_FUNCTIONS[name], dtype.bits))
     if dtype.is_integer:
         return partial(_power_of_integers, dtype)  # pyright: ignore[reportReturnType]
     function, round_to = _FUNCTIONS[name], dtype.numpy.type
@@ -87,6 +89,18 @@ def math_function(name: str, dtype: DType) -> Callable[..., Float]:
     narrow = np.float32 if dtype.bits == 16 else round_to
     wide: Any = narrow if name in REMAINDERS else np.float64
     return of_defined(lambda *args: round_to(function(*map(wide, args))))
+
+
+def shift_function(op: BinaryOp, dtype: DType) -> Callable[[int, int], int]:
+    """Return a shift of integers of `dtype` by any count, before its result is wrapped."""
+
+    def shift(value: int, count: int) -> int:
+        beyond = not 0 <= count < dtype.bits
+        if op is BinaryOp.SHL:
+            return 0 if beyond else value << count
+        return value >> (dtype.bits if beyond else count)
+
+    return of_defined(shift)
 
 
 def lane_reducer(op: BinaryOp, dtype: DType) -> Callable[[Sequence[Any]], Any]:
@@ -114,6 +128,62 @@ def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:
     low, _ = integer_range(dtype)
     count = 1 << dtype.bits
     return (pow(base, exponent, count) - low) % count + low
+
+
+def _popcount(bits: int, value: int) -> int:
+    return (int(value) % (1 << bits)).bit_count()
+
+
+def _clz(bits: int, value: int) -> int:
+    return bits - (int(value) % (1 << bits)).bit_length()
+
+
+def _ctz(bits: int, value: int) -> int:
+    plain = int(value)
+    return (plain & -plain).bit_length() - 1 if plain else bits
+
+
+_BIT_FUNCTIONS = {"popcount": _popcount, "clz": _clz, "ctz": _ctz}
+
+
+def _count_ones(values: Any) -> Any:
+    """Return how many bits are 1, on arrays and scalars of integers, in their dtype."""
+    return _count(_unsigned(values)).astype(np.result_type(values))
+
+
+def _count_leading_zeros(values: Any) -> Any:
+    smeared = _unsigned(values)
+    bits = smeared.dtype.itemsize * 8
+    for step in (1, 2, 4, 8, 16, 32):
+        if step < bits:
+            smeared = smeared | smeared >> smeared.dtype.type(step)
+    return (np.uint64(bits) - _count(smeared)).astype(np.result_type(values))
+
+
+def _count_trailing_zeros(values: Any) -> Any:
+    plain = _unsigned(values)
+    behind = ~plain & plain - plain.dtype.type(1)  # the zeros behind the last 1 as ones
+    return _count(behind).astype(np.result_type(values))
+
+
+def _count(values: Array) -> Array:
+    """Return how many bits of unsigned integers are 1, as uint64.
+
+    Neighbours are added up in parts of 2, 4 and 8 bits; a product adds up the bytes (Warren,
+    Hacker's Delight, section 5-1).
+    """
+    wide = values.astype(np.uint64)
+    pairs, fours, bytes_, ones = (
+        np.uint64(mask * ((1 << 64) - 1) // 255) for mask in (0x55, 0x33, 0x0F, 0x01)
+    )
+    wide = wide - (wide >> np.uint64(1) & pairs)
+    wide = (wide & fours) + (wide >> np.uint64(2) & fours)
+    return ((wide + (wide >> np.uint64(4)) & bytes_) * ones) >> np.uint64(56)
+
+
+def _unsigned(values: Any) -> Array:
+    array: Array = np.asarray(values)
+    return array.view(f"u{array.dtype.itemsize}")
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -187,6 +257,9 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fmod": np.fmod,
     "mod": np.mod,
     "floor_divide": np.floor_divide,
+    "popcount": _count_ones,
+    "clz": _count_leading_zeros,
+    "ctz": _count_trailing_zeros,
 }
-"""The math functions on arrays and on scalars, without `erf` and `fma`."""
+"""The math functions and those of bits on arrays and on scalars, without `erf` and `fma`."""
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "erf": math.erf, "fma": _fma}

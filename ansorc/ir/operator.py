@@ -25,7 +25,19 @@ class BinaryOp(Enum):
     AND = "and"
     OR = "or"
     """AND and OR take bools; both operands are evaluated."""
+    BIT_AND = "&"
+    BIT_OR = "|"
+    BIT_XOR = "^"
+    """Integers only, bit by bit in two's complement."""
+    SHL = "<<"
+    SHR = ">>"
+    """Integers only; SHR of signed ones keeps the sign. A count that is negative, or at least the
+    number of bits, leaves only zeros, or copies of the sign, as in NumPy."""
 
+
+SHIFTS = (BinaryOp.SHL, BinaryOp.SHR)
+BITWISE = (BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR, *SHIFTS)
+"""The operators on the bits of integers."""
 
 DIVISIONS = (BinaryOp.FLOORDIV, BinaryOp.MOD)
 """The divisions of integers: a divisor of 0 is a fault of the data."""
@@ -71,6 +83,10 @@ OF_INTEGERS = frozenset(("pow",))
 """The math functions that integers also have. Powers wrap around. Those with a negative exponent
 are truncated to a whole number: bases 1 and -1 give 1 or -1, others 0."""
 
+BIT_FUNCTIONS = {"popcount": 1, "clz": 1, "ctz": 1}
+"""The functions of the bits of an integer, and their number of operands: how many are 1, and how
+many zeros are before the first 1 and behind the last; both are the number of bits for 0."""
+
 OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
 """The math functions for `//` and `%` of floats."""
 
@@ -87,6 +103,9 @@ def misuse(op: BinaryOp, element: DType) -> str:
         return f"'/' needs floats, not {element}; use // or cast one operand"
     if op in OF_FLOATS and element.is_float:
         return f"'{op.value}' of floats is the math function {OF_FLOATS[op]}; call that"
+    if op in BITWISE and not element.is_integer:
+        cure = "use 'and', 'or', '!='" if element.is_bool else "cast the operand"
+        return f"'{op.value}' needs integers, not {element}; {cure}"
     if element.is_bool and not is_logical:
         return f"'{op.value}' needs numbers, not bools; use cast or if_then_else"
     return ""

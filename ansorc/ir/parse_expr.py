@@ -32,8 +32,8 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.lexer import Token, TokenKind, Tokens
-from ansorc.ir.operator import DOT_FUNCTIONS, MATH_FUNCTIONS, REDUCTIONS
-from ansorc.ir.printer import COMPARE_LEVEL, LEVELS, NOT_LEVEL
+from ansorc.ir.operator import BIT_FUNCTIONS, DOT_FUNCTIONS, MATH_FUNCTIONS, REDUCTIONS
+from ansorc.ir.printer import ATOM_LEVEL, COMPARE_LEVEL, LEVELS, NOT_LEVEL
 
 _INFIX = {op.value: op for op in LEVELS}
 _COMPARISONS = {op.value: op for op in CompareOp}
@@ -41,7 +41,8 @@ _EXTREMES = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
 _FAULTS = {kind.value: kind for kind in FaultKind}
 _REDUCERS = {name: op for op, name in REDUCTIONS.items()}
 _OPERANDS = {
-    **dict.fromkeys(_EXTREMES, 2), **MATH_FUNCTIONS, **dict.fromkeys(DOT_FUNCTIONS, 3),
+    **dict.fromkeys(_EXTREMES, 2), **MATH_FUNCTIONS, **BIT_FUNCTIONS,
+    **dict.fromkeys(DOT_FUNCTIONS, 3),
     "matrix_load": 1, "matrix_load_transposed": 1, "matrix_multiply": 3,
 }  # fmt: skip
 """Functions whose operands are all expressions, and the number of operands."""
@@ -66,7 +67,7 @@ class ExprParser:
             left: Expr = Not(self.expr(NOT_LEVEL))
             bound = NOT_LEVEL
         else:
-            left, bound = self._primary(), COMPARE_LEVEL + 3
+            left, bound = self._primary(), ATOM_LEVEL
         while (new := self._continue(left, level, bound)) is not None:
             left, bound = new
         return left

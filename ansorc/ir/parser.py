@@ -120,6 +120,8 @@ class _Parser:
                 return replace(self._store(), is_async=True)
             case "stream":
                 return replace(self._store(), is_streamed=True)
+            case "atomic":
+                return replace(self._store(), is_atomic=True)
             case "barrier" | "prefetch" | "await" | "check":
                 return self._leaf(word.text)
             case text:

@@ -52,16 +52,21 @@ from ansorc.ir.stmt import (
 )
 
 INDENT = " " * 4
-NOT_LEVEL, COMPARE_LEVEL, ATOM_LEVEL = 3, 4, 7
+NOT_LEVEL, COMPARE_LEVEL, ATOM_LEVEL = 3, 4, 11
 LEVELS = {
     BinaryOp.OR: 1,
     BinaryOp.AND: 2,
-    BinaryOp.ADD: 5,
-    BinaryOp.SUB: 5,
-    BinaryOp.MUL: 6,
-    BinaryOp.DIV: 6,
-    BinaryOp.FLOORDIV: 6,
-    BinaryOp.MOD: 6,
+    BinaryOp.BIT_OR: 5,
+    BinaryOp.BIT_XOR: 6,
+    BinaryOp.BIT_AND: 7,
+    BinaryOp.SHL: 8,
+    BinaryOp.SHR: 8,
+    BinaryOp.ADD: 9,
+    BinaryOp.SUB: 9,
+    BinaryOp.MUL: 10,
+    BinaryOp.DIV: 10,
+    BinaryOp.FLOORDIV: 10,
+    BinaryOp.MOD: 10,
 }
 """The precedence of each infix operator, as in Python; `not` and comparisons are between them."""
 
@@ -132,6 +137,7 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
             yield from _indent(_block(stmt.body))
         case Store(buffer, indices, value):
             begun = "async " if stmt.is_async else "stream " if stmt.is_streamed else ""
+            begun = "atomic " if stmt.is_atomic else begun
             yield f"{begun}{_access(buffer, indices)} = {expr_text(value)}"
         case If(condition, then, otherwise):
             yield f"if {expr_text(condition)}:"

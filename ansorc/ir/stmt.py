@@ -70,6 +70,9 @@ class Store(Node):
     """Whether a GPU thread continues before the store is done; an `Await` waits for it."""
     is_streamed: bool = False
     """Whether a CPU may store it past its caches; such stores fill whole cache lines."""
+    is_atomic: bool = False
+    """Whether no other thread of a GPU touches the element between the load of it in `value`, at
+    the same indices, and the store."""
 
 
 @node

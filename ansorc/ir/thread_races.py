@@ -23,6 +23,7 @@ class Toucher(NamedTuple):
     phase: int
     """The number of barriers before the access."""
     thread: tuple[tuple[str, int], ...]
+    is_atomic: bool = False
 
 
 class ThreadClock:
@@ -34,6 +35,7 @@ class ThreadClock:
         self._block: tuple[int, ...] = ()
         self._phase = 0
         self._thread: list[tuple[str, int]] = []
+        self._is_atomic = False
         self.now = Toucher(0, (), 0, ())
 
     def launch(self) -> None:
@@ -61,8 +63,14 @@ class ThreadClock:
         del self._thread[depth:]
         self._update()
 
+    def set_atomic(self, is_atomic: bool) -> None:  # noqa: FBT001 - called by compiled source
+        """Begin or end accesses that do not race with others of their kind."""
+        self._is_atomic = is_atomic
+        self._update()
+
     def _update(self) -> None:
-        self.now = Toucher(self._kernel, self._block, self._phase, tuple(self._thread))
+        thread = tuple(self._thread)
+        self.now = Toucher(self._kernel, self._block, self._phase, thread, self._is_atomic)
 
 
 class WatchedMemory(list[Any]):
@@ -117,7 +125,7 @@ class WatchedMemory(list[Any]):
 
 
 def _is_race(old: Toucher, new: Toucher) -> bool:
-    if old.kernel != new.kernel:
+    if old.kernel != new.kernel or (old.is_atomic and new.is_atomic):
         return False
     if old.block != new.block:
         return True

@@ -240,12 +240,23 @@ def _check_store(stmt: Store, rules: ExprRules, context: _VerifyContext) -> None
     lanes, dtype = rules.access(buffer, stmt.indices), rules.dtype(stmt.value)
     if rules.has_exchange:
         _check_exchange(stmt, context)
+    if stmt.is_atomic:
+        _check_atomic(stmt, lanes)
     if buffer.constant:
         raise IRError(f"{buffer_text(buffer)} is stored to; a constant is only read")
     if dtype.element != buffer.dtype:
         raise IRError(f"the value is {dtype}, but {buffer_text(buffer)}; cast the value")
     if dtype.lanes not in (1, lanes):
         raise IRError(f"the value has {dtype.lanes} lanes, but the indices {lanes}; use a ramp")
+
+
+def _check_atomic(stmt: Store, lanes: int) -> None:
+    loads = [part for part in walk(stmt.value) if isinstance(part, Load)]
+    own = [load.indices for load in loads if load.buffer == stmt.buffer]
+    if lanes > 1 or not own or any(indices != stmt.indices for indices in own):
+        raise IRError("an atomic store changes the one element that its value loads, like A[i] + 1")
+    if stmt.is_async or stmt.is_streamed or stmt.buffer.scope not in (Scope.GLOBAL, Scope.SHARED):
+        raise IRError("an atomic store goes to memory that threads share, at once")
 
 
 def _check_exchange(stmt: Store, context: _VerifyContext) -> None:

@@ -33,7 +33,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import MOST_ARGUMENTS
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply, check_transpose
-from ansorc.ir.operator import MATH_FUNCTIONS, OF_INTEGERS, REDUCTIONS
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE, MATH_FUNCTIONS, OF_INTEGERS, REDUCTIONS
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.verify_dot import check_dot
 
@@ -150,9 +150,13 @@ class ExprRules:
             self.has_exchange = True
             return check_matrix_multiply(expr, *parts)
         name, args = expr.name, expr.args
-        if MATH_FUNCTIONS.get(name) != len(args):
+        if {**MATH_FUNCTIONS, **BIT_FUNCTIONS}.get(name) != len(args):
             raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
         dtype = self._common(expr, args)
+        if name in BIT_FUNCTIONS:
+            if not dtype.is_integer:
+                raise _illegal(expr, f"{name} needs an integer, not {dtype}; cast the operand")
+            return dtype
         if not dtype.is_float and not (dtype.is_integer and name in OF_INTEGERS):
             raise _illegal(expr, f"{name} needs floats, not {dtype}; cast the operand")
         return dtype
@@ -200,6 +204,8 @@ def _result(expr: Expr, op: BinaryOp, dtype: DType) -> DType:
             needed, fits = "bools; compare first", dtype.is_bool
         case BinaryOp.DIV:
             needed, fits = "floats; use // on integers", dtype.is_float
+        case _ if op in BITWISE:
+            needed, fits = "integers; use 'and', 'or', '!=' on bools", dtype.is_integer
         case BinaryOp.FLOORDIV | BinaryOp.MOD:
             needed, fits = "integers; use / on floats", dtype.is_integer
         case _:

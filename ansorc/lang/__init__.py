@@ -6,7 +6,7 @@ In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 from ansorc.errors import LanguageError
 from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.checks import checked
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Place
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.reducer import Reducer
@@ -31,8 +31,10 @@ from ansorc.lang.scalar import (
     any_of,
     cast,
     ceil,
+    clz,
     const,
     cos,
+    ctz,
     equal,
     erf,
     exp,
@@ -48,6 +50,7 @@ from ansorc.lang.scalar import (
     maximum,
     minimum,
     not_equal,
+    popcount,
     power,
     round,
     rsqrt,
@@ -58,6 +61,7 @@ from ansorc.lang.scalar import (
     truncated_divide,
 )
 from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.scatter import scatter
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -67,6 +71,7 @@ __all__ = [
     "ComputeDAG",
     "ComputeOp",
     "Output",
+    "Place",
     "Reducer",
     "Reduction",
     "Scalar",
@@ -83,10 +88,12 @@ __all__ = [
     "cast",
     "ceil",
     "checked",
+    "clz",
     "compute",
     "compute_tuple",
     "const",
     "cos",
+    "ctz",
     "equal",
     "erf",
     "exp",
@@ -106,12 +113,14 @@ __all__ = [
     "minimum",
     "not_equal",
     "placeholder",
+    "popcount",
     "power",
     "prod",
     "reduce_axis",
     "reducer",
     "round",
     "rsqrt",
+    "scatter",
     "sigmoid",
     "sin",
     "sqrt",
@@ -122,12 +131,12 @@ __all__ = [
 ]
 
 _FUNCTIONS = (
-    "abs", "all", "all_of", "any", "any_of", "argmax", "argmin", "cast", "ceil", "checked",
-    "compute", "compute_tuple", "const", "cos", "equal", "erf", "exp", "exp2", "expm1", "floor",
-    "fmod", "if_then_else", "load_workload", "log", "log1p", "log2", "logical_not", "max",
-    "maximum", "min", "minimum", "not_equal", "placeholder", "power", "prod", "reduce_axis",
-    "reducer", "round", "rsqrt", "sigmoid", "sin", "sqrt", "sum", "tanh", "truncated_divide",
-    "workload",
+    "abs", "all", "all_of", "any", "any_of", "argmax", "argmin", "cast", "ceil", "checked", "clz",
+    "compute", "compute_tuple", "const", "cos", "ctz", "equal", "erf", "exp", "exp2", "expm1",
+    "floor", "fmod", "if_then_else", "load_workload", "log", "log1p", "log2", "logical_not", "max",
+    "maximum", "min", "minimum", "not_equal", "placeholder", "popcount", "power", "prod",
+    "reduce_axis", "reducer", "round", "rsqrt", "scatter", "sigmoid", "sin", "sqrt", "sum", "tanh",
+    "truncated_divide", "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)

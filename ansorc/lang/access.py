@@ -108,9 +108,10 @@ def has_data_reuse(op: ComputeOp) -> bool:
     A tensor is reused if some space axis longer than 1 is in none of its indices. With a reduction,
     one reused tensor suffices. Without one, two are needed, and no tensor may be read once for each
     result: such a read takes longer than tiles save (for example the scale and sums of a norm).
-    The hint `simplify_const_tensor_indices` disables tiling.
+    The hint `simplify_const_tensor_indices` disables tiling. Results that terms are scattered to
+    are not tiled either.
     """
-    if "simplify_const_tensor_indices" in dict(op.hints):
+    if "simplify_const_tensor_indices" in dict(op.hints) or op.places:
         return False
     are_reused = [_is_reused(op, accesses) for accesses in reads(op).values()]
     return any(are_reused) if op.reduce_axes else all(are_reused) and len(are_reused) >= 2

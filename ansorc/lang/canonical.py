@@ -8,7 +8,7 @@ from dataclasses import replace
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import Node, rewrite
-from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp, Place
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 
 
@@ -67,6 +67,7 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
         axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
         reduce_axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
         hints=_rename_hints(op, axes),
+        places=tuple(Place(axes[place.axis], place.index) for place in op.places),
         temporaries=tuple(
             replace(
                 temporary, buffer=replace(temporary.buffer, name=scalars[temporary.buffer.name])

@@ -8,8 +8,9 @@ from ansorc.errors import IRError, LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Broadcast, Dot, Load, Ramp, Reduce, Var, dtype_of
+from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 from ansorc.lang.in_range import check_reads_in_range
 from ansorc.lang.reducer import Reducer, check_reducer
@@ -24,7 +25,7 @@ def check_op(op: ComputeOp) -> None:
         raise LanguageError(f"'{op.name}' has two axes of one name: {', '.join(axes)}")
     if any(axis.extent <= 0 for axis in (*op.axes, *op.reduce_axes)):
         raise LanguageError(f"'{op.name}' has an empty axis; extents are 1 or more")
-    if math.prod(axis.extent for axis in (*op.axes, *op.reduce_axes)) > _MOST_TERMS:
+    if math.prod(axis.extent for axis in (*op.loop_axes, *op.reduce_axes)) > _MOST_TERMS:
         raise LanguageError(f"'{op.name}' is computed from more than 2**62 terms: {_extents(op)}")
     for buffer in op.buffers:
         if buffer.shape != tuple(axis.extent for axis in op.axes):
@@ -37,6 +38,7 @@ def check_op(op: ComputeOp) -> None:
                 f"'{buffer.name}' is {buffer.dtype}, but its body is {dtype_of(body)}"
             )
     _check_combiner(op)
+    _check_places(op)
     _check_nodes(op, set(axes))
     _check_hints(op, axes)
     check_reads_in_range(op)
@@ -78,6 +80,30 @@ def _check_combiner(op: ComputeOp) -> None:
         raise LanguageError(f"'{op.name}' has several outputs; reduce them by one ac.reducer(...)")
 
 
+def _check_places(op: ComputeOp) -> None:
+    """Raise LanguageError unless the terms of `op` go to places along some of its axes."""
+    names = [place.axis for place in op.places]
+    if not names:
+        return
+    axes = {axis.name for axis in op.axes}
+    if len(set(names)) != len(names) or not axes.issuperset(names):
+        raise LanguageError(
+            f"'{op.name}' has places along {', '.join(names)}; give one along each of several of "
+            f"its axes ({', '.join(axis.name for axis in op.axes)})"
+        )
+    if not isinstance(op.combiner, Combiner):
+        raise LanguageError(f"'{op.name}' has places, but no sum, prod, max, min, any or all")
+    for expr in op.expressions:
+        if used := free_vars(expr) & set(names):
+            raise LanguageError(
+                f"'{op.name}' uses the axis '{min(used)}', along which its terms are scattered: "
+                "terms and places follow the other axes"
+            )
+    for place in op.places:
+        if dtype_of(place.index) != INT64:
+            raise LanguageError(f"a place of '{op.name}' is {dtype_of(place.index)}, not int64")
+
+
 def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
     for node in op.nodes():
         if isinstance(node, Var) and (node.name not in axes or node.dtype != INT64):
@@ -98,8 +124,8 @@ def _check_dtypes(op: ComputeOp) -> None:
     buffers = {buffer.name: buffer for buffer in op.reads}
     variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
     try:
-        for body in op.bodies:
-            ExprRules(buffers, variables, lambda _: None).dtype(body)
+        for expr in op.expressions:
+            ExprRules(buffers, variables, lambda _: None).dtype(expr)
     except IRError as error:
         raise LanguageError(f"in the definition of '{op.name}': {error}") from error
 

@@ -90,6 +90,14 @@ class Temporary:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a term goes along one axis of the results: to the number `index`, which may be data."""
+
+    axis: str
+    index: Expr
+
+
+@dataclass(frozen=True)
 class ComputeOp:
     """`buffer[axes] = body`, or the terms `body` combined over `reduce_axes` by `combiner`.
 
@@ -98,6 +106,10 @@ class ComputeOp:
     search. `more` are further outputs, computed for the same axes at the same time; the
     computation has the name of its first. `temporaries` come before the bodies, in their order;
     schedules make them, of computations that are not reductions.
+
+    With `places`, terms are scattered along the axes that these name: each term is combined with
+    the element at its places, and elements that no term goes to keep the identity. Neither body
+    nor places depend on those axes.
     """
 
     name: str
@@ -109,6 +121,13 @@ class ComputeOp:
     hints: tuple[tuple[str, str], ...] = ()
     more: tuple[Output, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
+    places: tuple[Place, ...] = ()
+
+    @cached_property
+    def loop_axes(self) -> tuple[Axis, ...]:
+        """The axes of the results that loops run over: not those that terms are scattered along."""
+        scattered = {place.axis for place in self.places}
+        return tuple(axis for axis in self.axes if axis.name not in scattered)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -125,15 +144,21 @@ class ComputeOp:
         """All values computed for an element: the temporaries, then the bodies."""
         return (*(temporary.value for temporary in self.temporaries), *self.bodies)
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that is computed for a term: its places, then the parts."""
+        return (*(place.index for place in self.places), *self.parts)
+
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the parts, parents first."""
-        for part in self.parts:
-            yield from walk(part)
+        """Yield every node of the places and the parts, parents first."""
+        for expr in self.expressions:
+            yield from walk(expr)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of tensors by the parts, in order."""
-        nodes = (node for body in self.bodies for node in walk(body))
+        """The loads of tensors by the places and the parts, in order."""
+        exprs = (*(place.index for place in self.places), *self.bodies)
+        nodes = (node for expr in exprs for node in walk(expr))
         loads = [node for node in nodes if isinstance(node, Load)]
         if not self.temporaries:
             return tuple(loads)
@@ -181,10 +206,11 @@ class ComputeOp:
         return self.with_bodies(lambda body: rewrite(body, _drop_check))
 
     def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
-        """Return the computation with each of its parts changed."""
+        """Return the computation with each of its parts and places changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
         before = tuple(temporary.with_value(change) for temporary in self.temporaries)
-        return replace(self, body=change(self.body), more=more, temporaries=before)
+        places = tuple(Place(place.axis, change(place.index)) for place in self.places)
+        return replace(self, body=change(self.body), more=more, temporaries=before, places=places)
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
         """Return the computation with each read of `old` replaced by a read of `new`."""

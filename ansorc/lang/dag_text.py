@@ -15,6 +15,11 @@ element: the initial value, and the result of combining (l0, l1, …) with (r0, 
         combine from 0.0 = l0 + r0
         combine from 0.0 = l1 + r1
 
+A computation that scatters its terms has one line for each axis along which it does:
+
+    compute H: int64[256] (i: 256) sum over (n: 1000) = 1
+        at i = cast(int64, I[n])
+
 Expressions are written as in docs/language.md. A line that starts with # is a comment.
 """
 
@@ -31,7 +36,7 @@ from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Const, Expr, Var
 from ansorc.ir.parser import parse_expr
 from ansorc.ir.printer import buffer_text, expr_text
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Place
 from ansorc.lang.naming import check_axis_name, check_tensor_name
 from ansorc.lang.reducer import Reducer, operands
 
@@ -45,6 +50,7 @@ _COMPUTE = re.compile(
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
 _ALSO = re.compile(rf"also {_BUFFER} = (?P<body>.+)")
+_AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
 _PARAMS = re.compile(r"params (?P<names>.+)")
@@ -80,6 +86,8 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
     head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
     over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
     yield f"{head}{over} = {expr_text(op.body)}"
+    for place in op.places:
+        yield f"    at {place.axis} = {expr_text(place.index)}"
     for output in op.more:
         yield f"    also {buffer_text(output.buffer)} = {expr_text(output.body)}"
     if isinstance(op.combiner, Reducer):
@@ -115,6 +123,8 @@ class _Reader:
             self.buffers[op.name] = op.buffer
         elif (match_ := _ALSO.fullmatch(text)) and self.ops:
             self._also(match_)
+        elif (match_ := _AT.fullmatch(text)) and self.ops:
+            self._at(match_["axis"], match_["index"])
         elif (match_ := _COMBINE.fullmatch(text)) and self.ops:
             self._combine(match_["identity"], match_["body"])
         elif (match_ := _HINT.fullmatch(text)) and self.ops:
@@ -125,7 +135,8 @@ class _Reader:
             )
         else:
             raise ParseError(
-                "expected 'input …', 'compute …', 'also …', 'combine …', 'hint …' or 'params …'"
+                "expected 'input …', 'compute …', 'at …', 'also …', 'combine …', 'hint …' or "
+                "'params …'"
             )
 
     def _buffer(self, match_: re.Match[str]) -> Buffer:
@@ -147,6 +158,11 @@ class _Reader:
         body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
+
+    def _at(self, axis: str, index: str) -> None:
+        op = self.ops[-1]
+        place = Place(axis, parse_expr(index, self.buffers, _variables(op.axes, op.reduce_axes)))
+        self.ops[-1] = replace(op, places=(*op.places, place))
 
     def _combine(self, identity: str, body: str) -> None:
         op = self.ops[-1]

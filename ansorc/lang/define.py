@@ -190,11 +190,11 @@ def _op(
     elif isinstance(bodies, TupleReduction):
         bodies, combiner = bodies.bodies, bodies.reducer
     if isinstance(value, Reduction | TupleReduction):
-        reduce = _reduce_axes(space, value.axes)
+        reduce = number_reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
     for name, body in zip(names, bodies, strict=True):
-        plain = _without_reduce_axes(name, body, reduce)
+        plain = without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     axes = tuple(axis for axis, _ in reduce.values())
@@ -235,7 +235,7 @@ def _scalar(name: str, value: object) -> Expr:
     )
 
 
-def _reduce_axes(
+def number_reduce_axes(
     space: tuple[Axis, ...], axes: Sequence[ReduceAxis]
 ) -> dict[int, tuple[Axis, int]]:
     """Return the axis and the first value of each reduce axis, by identity."""
@@ -248,7 +248,9 @@ def _reduce_axes(
     return numbered
 
 
-def _without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
+def without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
+    """Return `body` of the tensor `name` in terms of the axes of `number_reduce_axes`."""
+
     def rule(node: Node) -> Node | None:
         if not isinstance(node, ReduceVar):
             return None

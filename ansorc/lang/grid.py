@@ -103,7 +103,7 @@ class Grid:
 
     def _call(self, name: str, args: Sequence[Array]) -> Array:
         """Return a math function; for narrow floats in double precision, rounded once."""
-        if self.floats is not None:
+        if self.floats is not None or args[0].dtype.kind in "iu":
             return FUNCTIONS[name](*args)
         result = FUNCTIONS[name](*(arg.astype(np.float64, copy=False) for arg in args))
         return result.astype(args[0].dtype, copy=False)

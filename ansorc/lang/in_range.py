@@ -13,7 +13,7 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.arith.affine import affine, linear
 from ansorc.ir.arith.data_bounds import data_bounds
 from ansorc.ir.arith.interval import Interval, bounds
-from ansorc.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Not, Select
+from ansorc.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Not, Select, Var
 from ansorc.ir.node import Node, children, walk
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
@@ -31,20 +31,26 @@ def check_reads_in_range(op: ComputeOp) -> None:
     contents of tensors are not decided.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
-    for body in op.bodies:
-        for load, guards in _find_guarded_loads(body, ()):
+    indices = [place.index for place in op.places]
+    for expr in (*indices, *op.bodies):
+        for load, guards in _find_guarded_loads(expr, ()):
             for dimension, index in enumerate(load.indices):
                 _Read(op.name, load, dimension, index).check(guards, ranges)
+    for place in op.places:
+        dimension = [axis.name for axis in op.axes].index(place.axis)
+        result = Load(op.buffer, tuple(Var(axis.name) for axis in op.axes))
+        _Read(op.name, result, dimension, place.index, "adds to").check((), ranges)
 
 
 @dataclass(frozen=True)
 class _Read:
-    """One index of one load of the computation `op_name`."""
+    """One index of one load of the computation `op_name`, or of the results that it adds to."""
 
     op_name: str
     load: Load
     place: int
     index: Expr
+    verb: str = "reads"
 
     def check(self, guards: Sequence[Expr], ranges: Mapping[str, Interval]) -> None:
         interval = bounds(self.index, ranges)
@@ -96,7 +102,7 @@ class _Read:
         name = self.load.buffer.name
         extent = self.load.buffer.shape[self.place]
         raise LanguageError(
-            f"'{self.op_name}' reads '{name}' outside of it: index {self.place} is "
+            f"'{self.op_name}' {self.verb} '{name}' outside of it: index {self.place} is "
             f"{expr_text(self.index)}, that is {values}, but '{name}' has extent {extent} there; "
             "make the tensor larger, or guard the read by if_then_else"
         )

@@ -95,7 +95,7 @@ class TupleReducer:
 
         Raise LanguageError if the reducer does not fit the number or dtypes of the terms.
         """
-        axes, bodies = _axes(self.name, axis), tuple(as_scalar(term) for term in terms)
+        axes, bodies = as_reduce_axes(self.name, axis), tuple(as_scalar(term) for term in terms)
         dtypes = [body.dtype for body in bodies]
         reducer = reducer_of(self.combine_tuples, self.identities, dtypes, self.name)
         reducer = reducer if self.is_own else with_kept_identity(reducer)
@@ -201,7 +201,7 @@ def argmin(expr: ScalarLike, axis: Axes) -> TupleReduction:
 
 
 def _extreme(expr: ScalarLike, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
-    axes, body = _axes(name, axis), as_scalar(expr)
+    axes, body = as_reduce_axes(name, axis), as_scalar(expr)
     position: Scalar = axes[0]
     for inner in axes[1:]:
         if [axis_ for axis_ in axes if axis_.lo]:
@@ -228,7 +228,7 @@ def _better(
 
 def _reduction(combiner: Combiner, expr: ScalarLike, axis: Axes) -> Reduction:
     verb = combiner.value
-    axes, body = _axes(verb, axis), _term(verb, expr)
+    axes, body = as_reduce_axes(verb, axis), _term(verb, expr)
     if body.dtype.is_bool != combiner.is_logical:
         cure = "compare them first" if combiner.is_logical else "cast them first, or use any or all"
         raise LanguageError(f"{verb} of {body.dtype}s; {cure}")
@@ -241,7 +241,7 @@ def _term(verb: str, expr: ScalarLike) -> Scalar:
     return as_scalar(expr)
 
 
-def _axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
+def as_reduce_axes(verb: str, axis: Axes) -> tuple[ReduceAxis, ...]:
     """Return the axes over which `verb` runs; raise LanguageError if there are none."""
     if isinstance(axis, Scalar):
         axes = (axis,)

@@ -10,15 +10,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ansorc.errors import LanguageError, PromiseError
+from ansorc.errors import PromiseError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Expr
+from ansorc.ir.fault import FaultKind, FaultSite, fault_error
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
-from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FloatType, Grid
+from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.tuple_fold import combine, fold
 
@@ -29,9 +30,9 @@ _BLOCK_ELEMENTS = 1 << 20
 
 
 def evaluate(
-    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
+    dag: Definition, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> list[Array]:
-    """Return the outputs of `dag`, in call order, for `inputs` in the order of `dag.inputs`.
+    """Return the outputs of `dag`, in call order, for `inputs` in the order of its parameters.
 
     All floats are computed and returned in `dtype`, but literals are rounded to their own dtype
     first. Integers keep their dtype and wrap around. If `dtype` is None, each float has its own
@@ -39,21 +40,15 @@ def evaluate(
     Raise LanguageError if the inputs do not fit or a read is outside of a tensor.
     """
     tensors = all_tensors(dag, inputs, dtype)
-    return [tensors[buffer.name] for buffer in dag.outputs]
+    return [tensors[buffer.name] for buffer in outputs_of(dag)]
 
 
 def all_tensors(
-    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
+    dag: Definition, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> dict[str, Array]:
     """Return the inputs and all tensors that `evaluate` computes, by name."""
     floats: FloatType = None if dtype is None else np.dtype(dtype)
-    if len(inputs) != len(dag.inputs):
-        names = ", ".join(buffer.name for buffer in dag.inputs)
-        raise LanguageError(f"there are {len(dag.inputs)} inputs ({names}), not {len(inputs)}")
-    tensors = {
-        buffer.name: _input(buffer, array, floats)
-        for buffer, array in zip(dag.inputs, inputs, strict=True)
-    }
+    tensors = {b.name: _input(b, array, floats) for b, array in pair_inputs(dag, inputs)}
     with np.errstate(all="ignore"):
         for op in dag.ops:
             tensors |= Evaluation(op, tensors, floats).run()
@@ -61,8 +56,6 @@ def all_tensors(
 
 
 def _input(buffer: Buffer, array: Array, floats: FloatType) -> Array:
-    if array.shape != buffer.shape:
-        raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
     if buffer.promised is not None:
         _require_promised(buffer, array)
     return array.astype(_numpy_type(buffer, floats), copy=False)
@@ -95,6 +88,8 @@ class Evaluation:
     def run(self) -> dict[str, Array]:
         """Return the whole tensors, by name."""
         op, rank = self.op, len(self.op.axes)
+        if op.places:
+            return {op.buffer.name: self._scattered()}
         factors = factors_of(op)
         results = [self._empty(buffer) for buffer in op.buffers]
         for result, identity in zip(results, op.identities, strict=False):
@@ -110,6 +105,16 @@ class Evaluation:
             buffer.name: result.astype(_numpy_type(buffer, self.floats), copy=False)
             for buffer, result in zip(op.buffers, results, strict=True)
         }
+
+    def _scattered(self) -> Array:
+        """Return the whole result of terms that go to places."""
+        op, result = self.op, self._empty(self.op.buffer)
+        result[...] = op.identities[0].value
+        assert isinstance(op.combiner, Combiner)
+        for terms in Scattering(op, self.tensors, self.floats).boxes():
+            value = self._wide(terms.broadcast(terms.grid.evaluate(op.body)))
+            _ACCUMULATE[op.combiner].at(result, terms.indices, value)
+        return result.astype(_numpy_type(op.buffer, self.floats), copy=False)
 
     @property
     def _is_rounded_late(self) -> bool:
@@ -166,6 +171,53 @@ _ACCUMULATE = {
     Combiner.ANY: np.logical_or,
     Combiner.ALL: np.logical_and,
 }
+
+
+@dataclass(frozen=True)
+class ScatteredTerms:
+    """The terms of a box, and the places of all of them, for `ufunc.at`."""
+
+    grid: Grid
+    indices: tuple[Array, ...]
+
+    def broadcast(self, values: Array) -> Array:
+        """Return `values`, one for each term."""
+        return np.broadcast_to(values, self.indices[0].shape)
+
+
+@dataclass(frozen=True)
+class Scattering:
+    """The terms of a computation with places, box by box."""
+
+    op: ComputeOp
+    tensors: Mapping[str, Array]
+    floats: FloatType
+
+    def boxes(self) -> Iterator[ScatteredTerms]:
+        """Yield the terms; raise OutOfRangeError at a wrong place."""
+        op, axes = self.op, (*self.op.loop_axes, *self.op.reduce_axes)
+        for box in boxes(axes, op.expressions, is_whole=True):
+            shape = tuple(part.stop - part.start for part in box)
+            values: dict[str, Array] = {}
+            for d, axis in enumerate(axes):
+                along: Array = np.arange(box[d].start, box[d].stop, dtype=np.int64)
+                values[axis.name] = along.reshape([-1 if e == d else 1 for e in range(len(axes))])
+            grid = Grid(values, self.tensors, self.floats, op.name, len(axes))
+            places = {place.axis: grid.evaluate(place.index) for place in op.places}
+            for dimension, axis in enumerate(op.axes):
+                if axis.name in places:
+                    self._require_inside(dimension, places[axis.name])
+            indices = [places.get(axis.name, values.get(axis.name)) for axis in op.axes]
+            yield ScatteredTerms(
+                grid, tuple(np.broadcast_to(i, shape) for i in indices if i is not None)
+            )
+
+    def _require_inside(self, dimension: int, index: Array) -> None:
+        extent = self.op.axes[dimension].extent
+        outside = (index < 0) | (index >= extent)
+        if outside.any():
+            told = int(index[outside].flat[0]), 0, extent - 1, dimension
+            raise fault_error(f"'{self.op.name}'", FaultSite(FaultKind.INDEX, self.op.name), told)
 
 
 def factors_of(op: ComputeOp) -> list[Expr]:

@@ -37,12 +37,13 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FUNCTIONS, Grid, Mask, convert
 from ansorc.lang.reducer import Reducer
-from ansorc.lang.reference import Evaluation, Slices, all_tensors, boxes, factors_of
+from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
 
 SAFETY = 8.0
 """The multiple of the bound that a correct program may reach; used to probe jumps and functions."""
@@ -92,6 +93,8 @@ class _OpRounding:
         op = self.op
         if not any(buffer.dtype.is_float for buffer in (*op.buffers, *op.reads)):
             return {}
+        if op.places:
+            return self._scattered()
         factors = factors_of(op)
         moved = [np.zeros(buffer.shape) for buffer in op.buffers]
         larger = [np.zeros(buffer.shape) for buffer in op.buffers]
@@ -106,7 +109,29 @@ class _OpRounding:
             self._add(
                 pairs, box, [error[block] for error in moved], [error[block] for error in larger]
             )
-        return self._finish(moved, larger)
+        count = math.prod(axis.extent for axis in op.reduce_axes)
+        return self._finish(moved, larger, count)
+
+    def _scattered(self) -> dict[str, Array]:
+        """Return the bound of a result of terms that go to places."""
+        op = self.op
+        moved, larger, counts = (np.zeros(op.buffer.shape) for _ in range(3))
+        if op.combiner is Combiner.PROD:
+            larger[...] = 1.0
+        for terms in Scattering(op, self.tensors, np.dtype(np.float64)).boxes():
+            walked = _Walk(terms.grid, replace(terms.grid, tensors=self.bounds))
+            value, bound = walked.evaluate(op.body)
+            errors = terms.broadcast(np.zeros(()) if bound is None else bound)
+            magnitudes = np.abs(terms.broadcast(value))
+            np.add.at(counts, terms.indices, 1.0)
+            if op.combiner is Combiner.PROD:
+                np.multiply.at(larger, terms.indices, magnitudes + errors)
+            elif op.combiner is Combiner.SUM:
+                np.add.at(larger, terms.indices, magnitudes)
+                np.add.at(moved, terms.indices, errors)
+            else:
+                np.maximum.at(moved, terms.indices, errors)
+        return self._finish([moved], [larger], int(counts.max()))
 
     def _add(
         self,
@@ -140,9 +165,11 @@ class _OpRounding:
                 else:  # whatever the reducer is, it rarely makes more of the errors than their sum
                     mine[...] += whole.sum(axis=inner)
 
-    def _finish(self, moved: Sequence[Array], larger: Sequence[Array]) -> dict[str, Array]:
+    def _finish(
+        self, moved: Sequence[Array], larger: Sequence[Array], count: int
+    ) -> dict[str, Array]:
+        """Return the bounds of results of `count` terms each, at most."""
         op, bounds = self.op, dict[str, Array]()
-        count = math.prod(axis.extent for axis in op.reduce_axes)
         rounded = max(1.0, math.sqrt(count) / _MANY)
         for buffer, mine, most in zip(op.buffers, moved, larger, strict=True):
             value = self.tensors[buffer.name]
@@ -237,7 +264,9 @@ class _Walk:
         for position, (value, bound) in enumerate(pairs):
             if bound is None:
                 continue
-            if expr.name in _STEEPEST:
+            if expr.name in BIT_FUNCTIONS:
+                share = np.where(bound > 0, np.inf, 0.0)
+            elif expr.name in _STEEPEST:
                 share = _STEEPEST[expr.name] * bound
             else:
                 others = [*values[:position]], [*values[position + 1 :]]
@@ -326,7 +355,7 @@ def _of_binary(
             if of_a is None or of_b is None:
                 return _sum(of_a, of_b)
             return np.maximum(of_a, of_b)
-        case BinaryOp.FLOORDIV | BinaryOp.MOD:
+        case _ if op in (BinaryOp.FLOORDIV, BinaryOp.MOD, *BITWISE):
             whole = _sum(of_a, of_b)
             return None if whole is None else np.where(whole > 0, np.inf, 0.0)
         case _:

@@ -217,6 +217,35 @@ def fma(left: ScalarLike, right: ScalarLike, addend: ScalarLike) -> Scalar:
     return Scalar(call("fma", *(as_scalar(each).expr for each in (left, right, addend))))
 
 
+def popcount(x: ScalarLike) -> Scalar:
+    """Return how many bits of the integer `x` are 1, in its dtype."""
+    return _bits_of("popcount", x)
+
+
+def clz(x: ScalarLike) -> Scalar:
+    """Return how many zeros the integer `x` has before its first bit that is 1, in its dtype.
+
+    Of 0 it is the number of bits.
+    """
+    return _bits_of("clz", x)
+
+
+def ctz(x: ScalarLike) -> Scalar:
+    """Return how many zeros the integer `x` has behind its last bit that is 1, in its dtype.
+
+    Of 0 it is the number of bits.
+    """
+    return _bits_of("ctz", x)
+
+
+def _bits_of(name: str, x: ScalarLike) -> Scalar:
+    refuse_bool(x)
+    operand = as_scalar(x)
+    if not operand.dtype.is_integer:
+        raise LanguageError(f"{name} counts bits of an integer, not of {operand.dtype}; cast first")
+    return Scalar(call(name, operand.expr))
+
+
 def _call(name: str, x: ScalarLike) -> Scalar:
     refuse_bool(x)
     return Scalar(call(name, as_scalar(x, FLOAT32).expr))

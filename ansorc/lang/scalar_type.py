@@ -17,8 +17,8 @@ from ansorc.ir import expr as ir
 from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
 from ansorc.ir.math_call import call
-from ansorc.ir.operator import MATH_FUNCTIONS
 from ansorc.ir.printer import expr_text
+from ansorc.lang.bits import combine_bits, invert, shift
 from ansorc.lang.literal import (
     DTypeLike,
     as_dtype,
@@ -27,6 +27,7 @@ from ansorc.lang.literal import (
     refuse_bool,
     short_text,
 )
+from ansorc.lang.numpy_names import OPERATORS, instead_of
 from ansorc.lang.whole import Whole
 
 ScalarLike: TypeAlias = "Scalar | Expr | float | np.number[Any] | np.bool_"
@@ -150,33 +151,39 @@ class Scalar:
         return compare(CompareOp.GE, self, other)
 
     def __and__(self, other: ScalarLike) -> Scalar:
-        return _join(BinaryOp.AND, "&", self, other)
+        return _bitwise("&", self, other)
 
     def __rand__(self, other: ScalarLike) -> Scalar:
-        return _join(BinaryOp.AND, "&", other, self)
+        return _bitwise("&", other, self)
 
     def __or__(self, other: ScalarLike) -> Scalar:
-        return _join(BinaryOp.OR, "|", self, other)
+        return _bitwise("|", self, other)
 
     def __ror__(self, other: ScalarLike) -> Scalar:
-        return _join(BinaryOp.OR, "|", other, self)
+        return _bitwise("|", other, self)
 
     def __xor__(self, other: ScalarLike) -> Scalar:
-        return compare(CompareOp.NE, as_condition("'^'", self), as_condition("'^'", other))
+        return _bitwise("^", self, other)
 
     def __rxor__(self, other: ScalarLike) -> Scalar:
-        return compare(CompareOp.NE, as_condition("'^'", other), as_condition("'^'", self))
+        return _bitwise("^", other, self)
 
     def __invert__(self) -> Scalar:
+        if self.dtype.is_integer:
+            return Scalar(invert(self.expr))
         return Scalar(ir.Not(as_condition("'~'", self).expr))
 
-    def __lshift__(self, other: object) -> NoReturn:
-        raise LanguageError(
-            f"{self} << {short_text(other)}: elements have no shifts; "
-            "write x * 2**n for << and x // 2**n for >>"
-        )
+    def __lshift__(self, other: ScalarLike) -> Scalar:
+        return _shift("<<", self, other)
 
-    __rlshift__ = __rshift__ = __rrshift__ = __lshift__
+    def __rlshift__(self, other: ScalarLike) -> Scalar:
+        return _shift("<<", other, self)
+
+    def __rshift__(self, other: ScalarLike) -> Scalar:
+        return _shift(">>", self, other)
+
+    def __rrshift__(self, other: ScalarLike) -> Scalar:
+        return _shift(">>", other, self)
 
     def __hash__(self) -> NoReturn:
         """Refuse to be hashed: `i in {0, 2}` would be False without a call of `==`."""
@@ -238,11 +245,11 @@ class Scalar:
 
         Raise LanguageError for arrays and for functions of NumPy such as `np.exp`.
         """
-        known = _OPERATORS.get(function.__name__)
+        known = OPERATORS.get(function.__name__)
         if known is None or method != "__call__" or options:
             raise LanguageError(
                 f"numpy.{function.__name__} takes arrays, not '{expr_text(self.expr)}', which is "
-                f"computed when the program runs; {_instead(function.__name__)}"
+                f"computed when the program runs; {instead_of(function.__name__)}"
             )
         return getattr(operator, known)(*(_as_python(each) for each in inputs))
 
@@ -370,9 +377,28 @@ def _product(base: Scalar, count: int) -> Scalar:
     return result if result is not None else Scalar(literal(1, base.dtype))
 
 
-def _join(op: BinaryOp, symbol: str, left: object, right: object) -> Scalar:
+def _bitwise(symbol: str, left: object, right: object) -> Scalar:
+    """Return `left & right`, `left | right` or `left ^ right` of conditions, or of integers."""
+    refuse_bool(left)
+    refuse_bool(right)
+    sides = _operand(left), _operand(right)
+    dtypes = [dtype_of(side) for side in sides if isinstance(side, Operand)]
     words = f"'{symbol}'"
-    return binary(op, as_condition(words, left), as_condition(words, right))
+    if all(dtype.is_integer for dtype in dtypes):
+        return Scalar(combine_bits(symbol, *ir.operands(symbol, *_match(symbol, *sides))))
+    if any(dtype.is_float for dtype in dtypes):
+        raise LanguageError(f"{words} needs a bool or an integer on both sides, not a float")
+    a, b = as_condition(words, left), as_condition(words, right)
+    if symbol == "^":
+        return compare(CompareOp.NE, a, b)
+    return binary(BinaryOp.AND if symbol == "&" else BinaryOp.OR, a, b)
+
+
+def _shift(symbol: str, left: object, right: object) -> Scalar:
+    refuse_bool(left)
+    refuse_bool(right)
+    sides = _match(symbol, _operand(left), _operand(right))
+    return Scalar(shift(symbol, *ir.operands(symbol, *sides)))
 
 
 def _operand(value: object) -> Expr | float:
@@ -432,32 +458,3 @@ def _beside(symbol: str, number: float, other: Expr) -> Expr:
 def _as_python(value: object) -> object:
     """Return a number of NumPy as one of Python, so that the other operand's operator is called."""
     return value if isinstance(value, Scalar) else _operand(value)
-
-
-def _instead(name: str) -> str:
-    """Return what to write instead of a function of NumPy."""
-    name_ = _NAMES.get(name, name)
-    if name in _WRITTEN:
-        return f"write {_WRITTEN[name]}"
-    return f"write ac.{name_}" if name_ in _OWN else "write it by the operators of Python and ac"
-
-
-_OPERATORS = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
-    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "equal": "eq",
-    "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-    "bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor", "left_shift": "lshift",
-    "right_shift": "rshift", "matmul": "matmul",
-}  # fmt: skip
-"""The function that NumPy calls for each operator with one of its numbers on the left."""
-_NAMES = {
-    "absolute": "abs", "rint": "round", "logical_and": "all_of", "logical_or": "any_of",
-    "float_power": "power",
-}  # fmt: skip
-_WRITTEN = {
-    "isnan": "x != x", "isinf": "abs(x) == float('inf')", "isfinite": "abs(x) < float('inf')",
-    "square": "x * x", "negative": "-x", "reciprocal": "1.0 / x",
-    "sign": "ac.if_then_else(x > 0.0, 1.0, ac.if_then_else(x < 0.0, -1.0, 0.0))",
-}  # fmt: skip
-"""Functions of NumPy that are written as operators."""
-_OWN = {*MATH_FUNCTIONS, "all_of", "any_of", "logical_not", "maximum", "minimum", "power"} - {"fma"}

@@ -48,6 +48,9 @@ def find_wanted_values(
     wanted = dict[str, Span](outputs or {})
     for op in reversed(dag.ops):
         walk = _Backward(op, wanted)
+        extents = {axis.name: axis.extent for axis in op.axes}
+        for place in op.places:
+            walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)
         for body, buffer in zip(op.bodies, op.buffers, strict=True):
             walk.visit(body, _of_terms(op, wanted.get(buffer.name, _ANY)), is_guarded=False)
     inputs = {buffer.name: buffer.dtype for buffer in dag.inputs}
@@ -222,6 +225,10 @@ def _invert(op: BinaryOp, span: Span, other: Span, *, is_left: bool) -> Span:
             return span[0] * number, span[1] * number
         case BinaryOp.FLOORDIV if is_left:
             return span[0] * number, span[1] * number + number - 1
+        case BinaryOp.SHL if is_left:
+            return span[0] / 2**number, span[1] / 2**number
+        case BinaryOp.SHR if is_left:
+            return span[0] * 2**number, span[1] * 2**number + 2**number - 1
         case BinaryOp.MOD if is_left:
             return _common(span, (0, number - 1))
         case _:

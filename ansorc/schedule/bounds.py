@@ -111,6 +111,8 @@ def _region(
         for columns in (indices[b.name] for b in source.buffers if b.name in indices):
             for box, column in zip(boxes, columns, strict=True):
                 box += [_index_box(index, axes, ranges) for index in column]
+    for place in source.places:  # terms go anywhere along it
+        boxes[[axis.name for axis in source.axes].index(place.axis)] = [IndexBounds(None, None)]
     return tuple(_hull(box, extent) for box, extent in zip(boxes, shape, strict=True))
 
 

@@ -10,8 +10,10 @@ A bound may be data, such as the length of a sequence: m < lengths[b].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 from ansorc.ir.arith.affine import Linear, affine
 from ansorc.ir.arith.scalar import conjuncts
@@ -31,10 +33,13 @@ from ansorc.ir.expr import (
 from ansorc.ir.node import Node, children
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import Combiner
-from ansorc.schedule.stage import Stage
+from ansorc.schedule.stage import Part, Stage
 from ansorc.schedule.state import State
+from ansorc.schedule.values import as_int, plus
 
 _ORDER = {CompareOp.LE: (1, 0), CompareOp.LT: (1, 1), CompareOp.GE: (-1, 0), CompareOp.GT: (-1, 1)}
+MOST_LIMITS = 8
+"""The most elements that one test reads: a tile spans no more sequences."""
 LEAST_SHARE = 0.25
 """The least share of iterations that a test must skip: padding skips less and is not tested."""
 
@@ -63,6 +68,20 @@ def find_needs(state: State, stage: Stage) -> tuple[Need, ...]:
         elif most >= LEAST_SHARE * sum(map(abs, moved)) > 0:
             needs.append(need)
     return tuple(needs)
+
+
+def find_limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -> list[Expr]:
+    """Return the values of `most` in the iterations of `inner`; none if they are too many."""
+    moving = [part for part in inner if part.axis in free_vars(most)]
+    if prod(as_int(part.extent) for part in moving) > MOST_LIMITS:
+        return []
+    limits: list[Expr] = []
+    for offsets in product(*(range(as_int(part.extent)) for part in moving)):
+        moved = dict(values)
+        for part, n in zip(moving, offsets, strict=True):
+            moved[part.axis] = plus(moved[part.axis], const(n * as_int(part.stride)))
+        limits.append(substitute(most, moved))
+    return limits
 
 
 def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
@@ -94,8 +113,8 @@ def _where_taken(state: State, stage: Stage, known: dict[str, list[Expr]]) -> li
     taken: list[list[Expr]] = []
     for reader in () if stage.is_output else state.readers(stage.name):
         further = tuple(_where_taken(state, reader, known))
-        for body in reader.op.parts:
-            for load, conditions in _loads(body, stage, further):
+        for expr in reader.op.expressions:
+            for load, conditions in _loads(expr, stage, further):
                 pairs = zip(stage.op.axes, load.indices, strict=True)
                 axes_of = {i.name: Var(axis.name) for axis, i in pairs if isinstance(i, Var)}
                 fitting = (each for each in conditions if free_vars(each) <= axes_of.keys())

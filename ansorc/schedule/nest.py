@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from itertools import product
 from math import prod
 
 from ansorc.ir.arith.interval import bounds, prove
@@ -15,19 +14,25 @@ from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, c
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
-from ansorc.ir.substitute import free_vars, substitute
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.substitute import substitute
+from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
-from ansorc.schedule.initial import first_pass, initial_position
+from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
-from ansorc.schedule.needed import Need, find_needs
+from ansorc.schedule.needed import Need, find_limits, find_needs
+from ansorc.schedule.scattered import (
+    adds_atomically,
+    initial_loops,
+    start_of_results,
+    store_identities,
+)
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
-from ansorc.schedule.update import stores, update, with_temporaries
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
 _KINDS = {
@@ -41,8 +46,6 @@ _KINDS = {
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
-_MOST_LIMITS = 8
-"""The most elements that one test reads: a tile spans no more sequences."""
 
 
 @dataclass
@@ -74,6 +77,9 @@ class Nests:
     def nest(self, stage: Stage) -> Stmt:
         """Return the loops that compute `stage` inside the loops that are being built."""
         placed = self._place(stage)
+        if adds_atomically(stage):
+            update = self._loops(placed, 0, frozenset(), lambda: self._update(placed))
+            return Seq((store_identities(stage, placed.buffers), update))
         by_pragma = loops_to_unroll(stage, self.state)
         unrolled = frozenset(name for name, is_unrolled in by_pragma.items() if is_unrolled)
         first_reduce = next(
@@ -100,6 +106,7 @@ class Nests:
                 leaves[iterator.name] = TERM
             else:
                 leaves[iterator.name] = self._fresh(iterator)
+        leaves |= {place.axis: const(0) for place in stage.op.places}
         zeros = tuple(const(0) for _ in stage.op.axes)
         is_shared = stage.scope == "shared"
         is_attached = isinstance(stage.attach, At)
@@ -197,7 +204,7 @@ class Nests:
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
-        start = int(initial_position(placed.stage.iterators, reduce))
+        start = int(start_of_results(placed.stage, reduce))
 
         def inner() -> Stmt:
             update = self._updates(placed, start, unrolled)
@@ -239,6 +246,7 @@ class Nests:
         marks = {iterator.mark for iterator in stage.iterators}
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
         is_whole = all(part.is_whole for it in inner for part in stage.parts[it.name])
+        is_whole &= not stage.op.places
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
         return find_needs(self.state, stage)
@@ -268,7 +276,7 @@ class Nests:
         least = (min(need.total.coefficient(p.axis), 0) * as_int(p.stride) * (as_int(p.extent) - 1)
                  for p in inner)  # fmt: skip
         total = plus(total, const(need.total.constant + sum(least)))
-        limits = _limits(need.most, values, [part for part in inner if part.extent != 1])
+        limits = find_limits(need.most, values, [part for part in inner if part.extent != 1])
         loads = [node for limit in limits for node in walk(limit) if isinstance(node, Load)]
         is_there = all(is_inside(load.buffer, load.indices, self.ranges) for load in loads)
         if not limits or not is_there:
@@ -279,9 +287,10 @@ class Nests:
         """Return the statements that store the identities, with their own loops."""
         op = placed.stage.op
         leaves = dict(placed.leaves)
-        space_loops = [it for it in placed.stage.iterators[reduce:] if it.kind is AxisKind.SPACE]
+        space_loops = initial_loops(placed.stage, reduce)
         for iterator in space_loops:
-            if isinstance(leaves[iterator.name], Var):
+            is_scattered = placed.stage.position(iterator.name) is None and iterator.extent != 1
+            if isinstance(leaves[iterator.name], Var) or is_scattered:
                 leaves[iterator.name] = self._fresh(iterator)
         values, guards = _axis_values(placed, leaves)
         space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
@@ -306,7 +315,7 @@ class Nests:
 
     def _update(self, placed: _Placed) -> Stmt:
         values, guards = _axis_values(placed, placed.leaves)
-        indices, terms = self._store_indices(placed, values), self._values(placed, values)
+        indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
         row = self._thread_row(placed)
         if row is not None:
@@ -315,13 +324,19 @@ class Nests:
             stmt = dot_update(placed.buffers[0], indices, terms[0], last.function, self.ranges)
         else:
             stmt = update(placed.stage.op, placed.buffers, indices, terms)
+        if isinstance(stmt, Store) and adds_atomically(placed.stage):
+            stmt = replace(stmt, is_atomic=True)
         return self._guard(placed, values, guards, stmt)
 
     def _thread_row(self, placed: _Placed) -> ThreadRow | None:
         """Return the threads that a reduction of the stage is bound to, if one is."""
         for iterator in placed.stage.iterators:
             var = placed.leaves[iterator.name]
-            is_bound = iterator.mark is Mark.BIND and iterator.kind is AxisKind.REDUCE
+            is_bound = (
+                not placed.stage.op.places
+                and iterator.mark is Mark.BIND
+                and iterator.kind is AxisKind.REDUCE
+            )
             if is_bound and isinstance(var, Var):
                 others = {
                     n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
@@ -361,7 +376,22 @@ class Nests:
         box = tuple(_minus(values[axis.name], low) for axis, low in axes)
         return memory_indices(placed.stage, box)
 
+    def _update_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Return where a term goes: along scattered axes to its places."""
+        places = placed.stage.op.places
+        if not places:
+            return self._store_indices(placed, values)
+        indices = self._expressions(placed, values, [place.index for place in places])
+        pairs = zip(places, indices, strict=True)
+        return self._store_indices(placed, {**values, **{p.axis: index for p, index in pairs}})
+
     def _values(self, placed: _Placed, values: Mapping[str, Expr]) -> list[Expr]:
+        return self._expressions(placed, values, placed.stage.op.parts)
+
+    def _expressions(
+        self, placed: _Placed, values: Mapping[str, Expr], exprs: Sequence[Expr]
+    ) -> list[Expr]:
+        """Return `exprs` of a stage in terms of the loops, reading what is in memory."""
         op = placed.stage.op
         axis_values = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
 
@@ -377,7 +407,7 @@ class Nests:
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
 
-        return [rewrite(substitute(body, axis_values), rule) for body in op.parts]
+        return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
 
     def _load_packed(self, tensor: str) -> Load:
         """Return the load of an input whose layout is rewritten: its indices are the loops."""
@@ -409,20 +439,6 @@ class Nests:
         for other in needed[1:]:
             condition = Binary(Op.AND, condition, other)
         return If(condition, stmt)
-
-
-def _limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -> list[Expr]:
-    """Return the values of `most` in the iterations of `inner`; none if they are too many."""
-    moving = [part for part in inner if part.axis in free_vars(most)]
-    if prod(as_int(part.extent) for part in moving) > _MOST_LIMITS:
-        return []
-    limits: list[Expr] = []
-    for offsets in product(*(range(as_int(part.extent)) for part in moving)):
-        moved = dict(values)
-        for part, n in zip(moving, offsets, strict=True):
-            moved[part.axis] = plus(moved[part.axis], const(n * as_int(part.stride)))
-        limits.append(substitute(most, moved))
-    return limits
 
 
 def _axis_values(

@@ -235,10 +235,14 @@ def initial_stage(op: ComputeOp, origin: Origin, *, is_output: bool) -> Stage:
 
 
 def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Loop, ...]:
-    """Return one iterator for each axis of `op`, the space axes over `region`."""
+    """Return one iterator for each axis of `op` that loops run over, the space axes over `region`.
+
+    They do not run over axes along which terms are scattered.
+    """
     space = tuple(
         Loop(axis.name, extent, AxisKind.SPACE, axis.name)
         for axis, extent in zip(op.axes, region, strict=True)
+        if axis in op.loop_axes
     )
     reduce = (Loop(a.name, a.extent, AxisKind.REDUCE, a.name) for a in op.reduce_axes)
     return (*space, *reduce)

@@ -91,6 +91,6 @@ class CoreCosts:
 CALL_INSTRUCTIONS = {
     "exp": 25, "exp2": 25, "expm1": 30, "sigmoid": 35, "tanh": 35, "log": 40, "log2": 40,
     "log1p": 50, "erf": 50, "sin": 40, "cos": 40, "pow": 150,
-    "fmod": 30, "mod": 35, "floor_divide": 50,
+    "fmod": 30, "mod": 35, "floor_divide": 50, "popcount": 10, "clz": 15, "ctz": 15,
 }  # fmt: skip
 """Instructions for a vector of float32; dependent ones count more (bench/vector_math.py)."""

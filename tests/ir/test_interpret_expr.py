@@ -36,6 +36,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.interpret import interpret
 from ansorc.ir.interpret_math import math_function
+from ansorc.ir.operator import BIT_FUNCTIONS
 from ansorc.ir.parser import parse
 from ansorc.ir.stmt import (
     Allocate,
@@ -65,6 +66,11 @@ def larger(a: Any, b: Any) -> Any:
 BINARY: dict[BinaryOp, Callable[..., Any]] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
+    BinaryOp.BIT_AND: np.bitwise_and,
+    BinaryOp.BIT_OR: np.bitwise_or,
+    BinaryOp.BIT_XOR: np.bitwise_xor,
+    BinaryOp.SHL: np.left_shift,
+    BinaryOp.SHR: np.right_shift,
     BinaryOp.MUL: np.multiply,
     BinaryOp.DIV: np.true_divide,
     BinaryOp.FLOORDIV: np.floor_divide,
@@ -166,6 +172,8 @@ class Walker:
         return found[0]
 
     def call(self, expr: Call | Dot, lane: int) -> Any:
+        if isinstance(expr, Call) and expr.name in BIT_FUNCTIONS:
+            return count_bits(expr.name, self.value(expr.args[0], lane))
         if isinstance(expr, Call):
             function = math_function(expr.name, dtype_of(expr).element)
             return function(*(self.value(arg, lane) for arg in expr.args))
@@ -175,6 +183,14 @@ class Walker:
             a, b = (self.value(x, at) for x, at in zip(sides, places, strict=True))
             total = total + a.astype(total.dtype) * b.astype(total.dtype)
         return total
+
+
+def count_bits(name: str, value: Any) -> Any:
+    """Return a function of bits by the text of an integer."""
+    text = np.binary_repr(value, value.dtype.itemsize * 8)
+    zeros = {"clz": text.lstrip("0"), "ctz": text.rstrip("0")}
+    number = text.count("1") if name == "popcount" else len(text) - len(zeros[name])
+    return value.dtype.type(number)
 
 
 def converted(value: Any, dtype: DType) -> Any:

@@ -167,3 +167,17 @@ def test_a_shuffle_is_alone_and_reached_by_all() -> None:
     text = SHUFFLE.format(operand="v[]", distance=1).replace("for k in 0..2:", "if t < 2:")
     with pytest.raises(IRError, match="a shuffle that only some threads of a block reach"):
         run(text, *arrays)
+
+
+def test_atomic_stores_of_threads_do_not_race_with_each_other() -> None:
+    text = """
+kernel f(I: int64[8], A: float32[2]):
+    bound blockIdx.x b in 0..2:
+        bound threadIdx.x t in 0..4:
+            atomic A[I[b * 4 + t]] = A[I[b * 4 + t]] + 1.0
+"""
+    places, counts = np.array([0, 0, 1, 0, 1, 1, 1, 1]), np.zeros(2, np.float32)
+    interpret(parse(text), [places, counts])
+    assert counts.tolist() == [3, 5]
+    with pytest.raises(IRError, match="has a race"):
+        interpret(parse(text.replace("atomic ", "")), [places, counts])

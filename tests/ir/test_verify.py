@@ -238,3 +238,14 @@ def test_threads_and_memory(lines: str, words: str) -> None:
 )
 def test_what_threads_may_do(lines: str) -> None:
     verify(program(lines))
+
+
+def test_atomic_stores() -> None:
+    one = Load(A, (i,)) + half
+    verify(Function("f", (A,), loop(replace(Store(A, (i,), one), is_atomic=True))))
+    local = Buffer("L", (8,), FLOAT32, Scope.LOCAL)
+    for indices, value in (((i,), half), ((const(0),), one), ((four,), Load(A, (four,)))):
+        store = replace(Store(A, indices, value), is_atomic=True)
+        refused(loop(store), "an atomic store changes the one element that its value loads")
+    mine = replace(Store(local, (i,), Load(local, (i,)) + half), is_atomic=True)
+    refused(loop(Allocate(local, mine)), "an atomic store goes to memory that threads share")

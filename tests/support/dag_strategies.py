@@ -214,6 +214,30 @@ def reduction(chain: Chain) -> Tensor:
     return ac.compute(shape, body, chain.name)
 
 
+def scattered(chain: Chain) -> Tensor:
+    """Combine rows at places that a tensor says; a place may follow the rest of the axes, too."""
+    data, rank = chain.last, len(chain.last.shape)
+    count = chain.draw(st.integers(1, min(2, rank)))
+    axes = [ac.reduce_axis(extent, f"n{d}") for d, extent in enumerate(data.shape[:count])]
+    where = ac.placeholder(data.shape[:count], f"I{len(chain.inputs)}", "int32")
+    chain.inputs.append(where)
+    extent, factor = chain.draw(st.integers(1, 5)), chain.draw(st.integers(0, 2))
+    reduce = chain.draw(st.sampled_from(["add", "add", "mul", "max", "min"]))
+    place = (where[tuple(axes)].astype("int64") + axes[0] * factor) % extent
+    result = ac.scatter(
+        (extent, *data.shape[count:]),
+        place,
+        lambda *d: data[(*axes, *d)],
+        reduce,
+        axis=axes,
+        name=chain.name,
+    )
+    if reduce not in ("max", "min"):
+        return result
+    chain.tensors.append(result)  # where no term went, there is an infinity
+    return ac.compute(result.shape, lambda *i: ac.maximum(ac.minimum(result[i], 8), -8), chain.name)
+
+
 def matmul(chain: Chain) -> Tensor:
     data = chain.last
     depth = data.shape[-1]
@@ -351,6 +375,7 @@ MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
     (guard, lambda chain: _rank(chain) >= 1),
     (fold, lambda chain: 1 <= _rank(chain) <= 2),
     (reduction, lambda chain: _rank(chain) >= 1),
+    (scattered, lambda chain: _rank(chain) >= 1),
     (matmul, lambda chain: _rank(chain) >= 1),
     (window, lambda chain: _rank(chain) >= 1),
     (

@@ -45,7 +45,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.operator import MATH_FUNCTIONS, REDUCTIONS
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE, MATH_FUNCTIONS, REDUCTIONS, SHIFTS
 
 T = TypeVar("T")
 FLOATS = (FLOAT32, FLOAT64, FLOAT16, BFLOAT16)
@@ -199,8 +199,21 @@ class Exprs(Draws):
             divisor = self.one_of((2, 3, 7) if integer_range(dtype)[0] == 0 else (2, 3, 7, -3))
             op = self.one_of((BinaryOp.FLOORDIV, BinaryOp.MOD))
             return Binary(op, self.value(dtype, place, depth), const(divisor, dtype))
+        if self.chance(4):
+            return self.bits(dtype, place, depth)
         ops = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
         return self.both(self.one_of(ops), dtype, place, depth)
+
+    def bits(self, dtype: DType, place: Place, depth: int) -> Expr:
+        """Draw an operation on bits; counts of shifts are any numbers."""
+        if self.chance(3):
+            name = self.one_of(tuple(BIT_FUNCTIONS))
+            return Call(name, (self.value(dtype, place, depth),))
+        op = self.one_of(BITWISE)
+        if op in SHIFTS and self.chance(2):
+            count = const(self.number(0, dtype.bits), dtype)
+            return Binary(op, self.value(dtype, place, depth), count)
+        return self.both(op, dtype, place, depth)
 
     def dot(self, dtype: DType, place: Place, depth: int) -> Expr:
         """Draw a dot product, each operand of which is for every lane or for one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import assert_never
 
-from ansorc.codegen.cuda.integer import arithmetic, division, extreme
+from ansorc.codegen.cuda.integer import arithmetic, bit_function, bitwise, division, extreme
 from ansorc.codegen.cuda.types import (
     ATOM,
     CHOICE,
@@ -57,6 +57,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import Node, rewrite
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars, substitute
 
@@ -258,6 +259,8 @@ class CudaExpressions:
             return extreme(op, a, b, self.parts)
         if op in (BinaryOp.FLOORDIV, BinaryOp.MOD):
             return division(op, a, b, self.parts)
+        if op in BITWISE:
+            return bitwise(op, a, b, self.parts)
         return arithmetic(op, a, b, self.parts)
 
     def _float(self, op: BinaryOp, a: CExpr, b: CExpr) -> CExpr:
@@ -325,6 +328,8 @@ class CudaExpressions:
         narrow = next((arg.dtype for arg in args if is_narrow(arg.dtype)), None)
         if narrow is not None:
             return self._narrow(self._call(name, [self._single(arg) for arg in args]), narrow)
+        if name in BIT_FUNCTIONS:
+            return bit_function(name, args[0], self.parts)
         dtype = args[0].dtype
         operands = ", ".join(arg.text for arg in args)
         if dtype.is_integer:

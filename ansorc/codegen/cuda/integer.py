@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from ansorc.codegen.cuda.types import ATOM, PRODUCT, SUM, UNARY, CExpr, c_type, fits_int
+from ansorc.ir.arith.bits import bit_bounds
 from ansorc.ir.dtype import INT64, Kind
 from ansorc.ir.expr import BinaryOp
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.operator import SHIFTS
 
+_INT_BITS = 32
+_BIT_FUNCTIONS = {"popcount": "count_ones", "clz": "leading_zeros", "ctz": "trailing_zeros"}
 _WRAPPING = {BinaryOp.ADD: "wrap_add", BinaryOp.SUB: "wrap_sub", BinaryOp.MUL: "wrap_mul"}
 
 
@@ -59,6 +63,33 @@ def division(op: BinaryOp, a: CExpr, b: CExpr, parts: set[str]) -> CExpr:
         kind = "long long" if is_wide else type_of(a)
         text, level = f"{name}<{kind}>({a.text}, {b.text})", ATOM
     return CExpr(text, a.dtype, level, low, high, is_wide)
+
+
+def bitwise(op: BinaryOp, a: CExpr, b: CExpr, parts: set[str]) -> CExpr:
+    """Return `a op b` for `&`, `|`, `^`, `<<` and `>>`; a shift by any count has a value."""
+    low, high = bit_bounds(op, (a.low, a.high), (b.low, b.high), a.dtype.bits)
+    least, most = integer_range(a.dtype)
+    is_wide = a.is_wide or b.is_wide
+    if op in SHIFTS:
+        parts.add("shifts")
+        if low < least or high > most:
+            low, high = least, most
+        is_wide = a.dtype == INT64 and not (
+            not a.is_wide and fits_int(low, high) and 0 <= b.low <= b.high < _INT_BITS
+        )
+        name = "shift_left" if op is BinaryOp.SHL else "shift_right"
+        kind = "int" if a.dtype == INT64 and not is_wide else c_type(a.dtype)
+        text = f"{name}<{kind}>({a.text}, {b.text})"
+        return CExpr(text, a.dtype, ATOM, low, high, is_wide)
+    text = f"({a.at(SUM)} {op.value} {b.at(SUM)})"
+    return CExpr(text, a.dtype, ATOM, low, high, is_wide)
+
+
+def bit_function(name: str, operand: CExpr, parts: set[str]) -> CExpr:
+    """Return one of BIT_FUNCTIONS, of all bits of the dtype."""
+    parts.add("bits")
+    text = f"{_BIT_FUNCTIONS[name]}<{c_type(operand.dtype)}>({operand.text})"
+    return CExpr(text, operand.dtype, ATOM, 0, operand.dtype.bits, operand.dtype == INT64)
 
 
 def extreme(op: BinaryOp, a: CExpr, b: CExpr, parts: set[str]) -> CExpr:

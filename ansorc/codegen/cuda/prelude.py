@@ -111,6 +111,43 @@ template <typename T> DEVICE T floor_mod(T a, T b) {
   T rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }""",
+    "shifts": """
+// Shifts by any count: one beyond the bits leaves zeros, or copies of the sign.
+template <typename T> DEVICE T shift_left(T a, T count) {
+  bool inside = (unsigned long long)count < sizeof(T) * 8;
+  return inside ? (T)((unsigned long long)a << (int)count) : (T)0;
+}
+template <typename T> DEVICE T shift_right(T a, T count) {
+  bool inside = (unsigned long long)count < sizeof(T) * 8;
+  return inside ? (T)(a >> (int)count) : a < 0 ? (T)-1 : (T)0;
+}""",
+    "bits": """
+// How many bits of an integer are 1, and the zeros before the first 1 and behind the last.
+template <typename T> DEVICE unsigned long long bits_of(T x) {
+  return (unsigned long long)x & (~0ull >> (64 - 8 * sizeof(T)));
+}
+template <typename T> DEVICE T count_ones(T x) {
+#ifdef __CUDACC__
+  return (T)(sizeof(T) == 8 ? __popcll(bits_of<T>(x)) : __popc((unsigned)bits_of<T>(x)));
+#else
+  return (T)__builtin_popcountll(bits_of<T>(x));
+#endif
+}
+template <typename T> DEVICE T leading_zeros(T x) {
+  const int before = 64 - 8 * (int)sizeof(T);
+#ifdef __CUDACC__
+  return (T)(__clzll((long long)bits_of<T>(x)) - before);
+#else
+  return (T)(bits_of<T>(x) ? __builtin_clzll(bits_of<T>(x)) - before : 8 * (int)sizeof(T));
+#endif
+}
+template <typename T> DEVICE T trailing_zeros(T x) {
+#ifdef __CUDACC__
+  return (T)(x ? __ffsll((long long)bits_of<T>(x)) - 1 : 8 * (int)sizeof(T));
+#else
+  return (T)(x ? __builtin_ctzll(bits_of<T>(x)) : 8 * (int)sizeof(T));
+#endif
+}""",
     "integer_power": """
 // Powers of integers wrap around; of a negative exponent what is whole of them.
 template <typename T> DEVICE T integer_power(T base, T exponent) {
@@ -291,6 +328,35 @@ template <int pending> DEVICE void await_copies() {
   asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
 }
 #endif""",
+    "atomic": """
+// Sets an element to what `update` makes of it, while no other thread touches it.
+template <typename T, typename F> DEVICE void atomic_update(T *place, F update) {
+  if (sizeof(T) == 8) {
+    unsigned long long *whole = (unsigned long long *)place, seen = *whole, assumed;
+    do {
+      assumed = seen;
+      T value;
+      memcpy(&value, &assumed, sizeof(T));
+      value = update(value);
+      unsigned long long next = 0;
+      memcpy(&next, &value, sizeof(T));
+      seen = atomicCAS(whole, assumed, next);
+    } while (seen != assumed);
+    return;
+  }
+  // A narrow element is a part of a word of 4 bytes, whose other parts stay as they are.
+  size_t address = (size_t)place, first = address & 3;
+  unsigned *whole = (unsigned *)(address - first), seen = *whole, assumed;
+  do {
+    assumed = seen;
+    T value;
+    memcpy(&value, (char *)&assumed + first, sizeof(T));
+    value = update(value);
+    unsigned next = assumed;
+    memcpy((char *)&next + first, &value, sizeof(T));
+    seen = atomicCAS(whole, assumed, next);
+  } while (seen != assumed);
+}""",
     "matrix_units": """
 #ifdef __CUDACC__
 // Lane l gives row l % 8 of matrix l / 8 in shared memory, 16 bytes, and gets 4 bytes of row l / 4

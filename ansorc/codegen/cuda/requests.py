@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ansorc.ir.arith.scalar import NUMPY_BINARY
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import (
     Binary,
@@ -30,6 +31,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.operator import BITWISE
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import BANK_BYTES, SECTOR_BYTES, count_shared_wavefronts, sectors
@@ -43,6 +45,7 @@ _ARITHMETIC = {
     BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
     BinaryOp.FLOORDIV: np.floor_divide, BinaryOp.MOD: np.mod, BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum, BinaryOp.AND: np.logical_and, BinaryOp.OR: np.logical_or,
+    **{op: NUMPY_BINARY[op] for op in BITWISE},
 }  # fmt: skip
 _COMPARE = {
     CompareOp.LT: np.less, CompareOp.LE: np.less_equal, CompareOp.GT: np.greater,

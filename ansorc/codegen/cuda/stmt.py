@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
+from ansorc.codegen.cuda.atomic import atomic_text
 from ansorc.codegen.cuda.expr import LANE, PRIVATE, CudaExpressions, in_lane
 from ansorc.codegen.cuda.prelude import NAMES
 from ansorc.codegen.cuda.types import CHOICE, CExpr, c_type, is_narrow
@@ -225,6 +226,9 @@ class CudaStatements:
             return
         if isinstance(store.value, MatrixLoad | MatrixMultiply | Transpose):
             self._by_warp(store, store.value)
+            return
+        if store.is_atomic:
+            self.line(atomic_text(self.exprs, store, self.name("old")))
             return
         if lanes == 1:
             value = self.exprs.store_text(self.exprs.value(store.value), store.buffer.dtype)

@@ -12,10 +12,15 @@ from ansorc.target.dot_products import dot_products, missing_features
 
 
 def require_features(function: Function, target: Target) -> None:
-    """Raise BuildError, naming the missing feature, where `target` cannot run `function` well."""
+    """Raise BuildError, naming what is missing, where `target` cannot run `function` well."""
     real = target.real
     halves = not real.is_x86 or {"f16c", "avx512f"} & set(real.features)
     for node in walk(function.body):
+        if isinstance(node, Store) and node.is_atomic:
+            raise BuildError(
+                f"'{function.name}' updates '{node.buffer.name}' atomically, which is done on GPUs "
+                "only; give each thread of a CPU a copy"
+            )
         if isinstance(node, Dot):
             _require_dot(function.name, node, target)
         if not halves and _dtype(node) == FLOAT16:

@@ -15,16 +15,20 @@ from ansorc.codegen.llvm.lane_index import (
     depth_of,
     lane_form,
 )
+from ansorc.codegen.llvm.math import arithmetic
 from ansorc.codegen.llvm.types import Value, literal, wrap_signed
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.arith.affine import Atom, Linear
+from ansorc.ir.arith.bits import bit_bounds
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Expr, Ramp
+from ansorc.ir.operator import BITWISE
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.substitute import free_vars
 
 _FULL = 1 << 63
+_BITS = 64
 
 
 class IndexWriter:
@@ -172,8 +176,19 @@ class IndexWriter:
             case BinaryOp.FLOORDIV | BinaryOp.MOD:
                 a, b = self.materialize(left), self.materialize(right)
                 return self._opaque(divide(self._writer, op, a, b))
+            case _ if op in BITWISE:
+                return self._bits(op, left, right)
             case _:
                 return self._extreme(op, left, right)
+
+    def _bits(self, op: BinaryOp, left: Linear[Symbol], right: Linear[Symbol]) -> Linear[Symbol]:
+        if op is BinaryOp.SHL and not right.terms and 0 <= right.constant < _BITS - 1:
+            return left.times(1 << right.constant)
+        value = arithmetic(self._writer, op, self.materialize(left), self.materialize(right))
+        ours, theirs = bounds(left), bounds(right)
+        ends = bit_bounds(op, ours, theirs, _BITS) if ours and theirs else None
+        is_index = ends is not None and ends[0] >= -_FULL and ends[1] < _FULL
+        return self._symbol(value.text, self._writer.depth, ends if is_index else None)
 
     def _extreme(self, op: BinaryOp, left: Linear[Symbol], right: Linear[Symbol]) -> Linear[Symbol]:
         smaller = op is BinaryOp.MIN

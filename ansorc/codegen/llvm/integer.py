@@ -26,6 +26,22 @@ def divide(writer: FunctionWriter, op: BinaryOp, a: Value, b: Value) -> Value:
     return _select(writer, is_zero, literal(0, a.dtype), Value(result, a.dtype))
 
 
+def shift(writer: FunctionWriter, op: BinaryOp, a: Value, b: Value) -> Value:
+    """Write `a << b` or `a >> b`, for any count: beyond the bits, only zeros or the sign are left.
+
+    LLVM leaves such shifts undefined, and removes the tests where it knows the count.
+    """
+    kind, bits = register_type(a.dtype), a.dtype.bits
+    is_signed = op is BinaryOp.SHR and a.dtype.kind is Kind.INT
+    inside = writer.emit(f"icmp ult {kind} {b.text}, {literal(bits, a.dtype).text}")
+    if is_signed:
+        count = _select(writer, inside, b, literal(bits - 1, a.dtype))
+        return Value(writer.emit(f"ashr {kind} {a.text}, {count.text}"), a.dtype)
+    word = "shl" if op is BinaryOp.SHL else "lshr"
+    moved = Value(writer.emit(f"{word} {kind} {a.text}, {b.text}"), a.dtype)
+    return _select(writer, inside, moved, literal(0, a.dtype))
+
+
 def _correct_sign(writer: FunctionWriter, a: Value, b: Value, *, is_quotient: bool) -> str:
     """Correct the quotient that rounds towards zero; divide by 1 where -1 could overflow."""
     kind, zero = register_type(a.dtype), literal(0, a.dtype).text

@@ -5,22 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from ansorc.codegen.llvm.bfloat import narrow, widen
-from ansorc.codegen.llvm.integer import divide, power
+from ansorc.codegen.llvm.integer import divide, power, shift
 from ansorc.codegen.llvm.types import Value, literal, register_type, suffix, with_lanes
 from ansorc.codegen.llvm.vector import halves, match_lanes
 from ansorc.codegen.llvm.vector_math import VectorShape, math_function, write_in_place
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.dtype import BOOL, FLOAT32, FLOAT64, INT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp
+from ansorc.ir.operator import BIT_FUNCTIONS, SHIFTS
 
 _FLOAT_OPS = {BinaryOp.ADD: "fadd", BinaryOp.SUB: "fsub", BinaryOp.MUL: "fmul",
               BinaryOp.DIV: "fdiv"}  # fmt: skip
 _INTEGER_OPS = {BinaryOp.ADD: "add", BinaryOp.SUB: "sub", BinaryOp.MUL: "mul",
-                BinaryOp.AND: "and", BinaryOp.OR: "or"}  # fmt: skip
+                BinaryOp.AND: "and", BinaryOp.OR: "or", BinaryOp.BIT_AND: "and",
+                BinaryOp.BIT_OR: "or", BinaryOp.BIT_XOR: "xor"}  # fmt: skip
 _FLOAT_COMPARE = {CompareOp.EQ: "oeq", CompareOp.NE: "une", CompareOp.LT: "olt",
                   CompareOp.LE: "ole", CompareOp.GT: "ogt", CompareOp.GE: "oge"}  # fmt: skip
 _INTEGER_COMPARE = {CompareOp.EQ: "eq", CompareOp.NE: "ne", CompareOp.LT: "lt",
                     CompareOp.LE: "le", CompareOp.GT: "gt", CompareOp.GE: "ge"}  # fmt: skip
+_BIT_INTRINSICS = {"popcount": "ctpop", "clz": "ctlz", "ctz": "cttz"}
 _INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil",
                "round": "roundeven", "fma": "fma"}  # fmt: skip
 
@@ -33,6 +36,8 @@ def arithmetic(writer: FunctionWriter, op: BinaryOp, left: Value, right: Value) 
         return _extreme(writer, op, a, b)
     if op in (BinaryOp.FLOORDIV, BinaryOp.MOD):
         return divide(writer, op, a, b)
+    if op in SHIFTS:
+        return shift(writer, op, a, b)
     if not dtype.is_float:
         return Value(writer.emit(f"{_INTEGER_OPS[op]} {a.typed}, {b.text}"), dtype)
     if dtype.bits == 16:
@@ -93,6 +98,10 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
     """Write the math function `name`: an instruction where there is one, else a call of ours."""
     values = match_lanes(writer, *args)
     dtype = values[0].dtype
+    if name in BIT_FUNCTIONS:
+        more = [] if name == "popcount" else [literal(False, BOOL)]  # 0 is no special operand
+        text = f"{_BIT_INTRINSICS[name]}.{suffix(dtype)}"
+        return intrinsic(writer, text, dtype, [*values, *more])
     if dtype.is_integer:
         return power(writer, *values)
     if dtype.bits == 16:

@@ -17,6 +17,8 @@ AtomT = TypeVar("AtomT", bound=Hashable)
 OtherT = TypeVar("OtherT", bound=Hashable)
 
 _LEAST = -(1 << 63)
+_SHIFTED = 63
+"""A product with 2 to this power is no int64."""
 _LARGE = 1 << 40
 """No array in memory has more elements than this."""
 
@@ -173,6 +175,8 @@ def collect(
                 return collect(left, scale * int(right.value), total, rest)
             if isinstance(left, Const) and is_index(left.dtype):
                 return collect(right, scale * int(left.value), total, rest)
+        if op is BinaryOp.SHL and isinstance(right, Const) and _is_count(right):
+            return collect(left, scale << int(right.value), total, rest)
     elif isinstance(expr, Const) and is_index(expr.dtype):
         total.constant += scale * int(expr.value)
         return True
@@ -215,6 +219,10 @@ def variable(name: str) -> Var:
 def atom_expr(atom: Atom) -> Expr:
     """Return an atom as an expression."""
     return variable(atom) if isinstance(atom, str) else atom
+
+
+def _is_count(literal: Const) -> bool:
+    return is_index(literal.dtype) and 0 <= literal.value < _SHIFTED
 
 
 def _wrap(value: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ansorc.ir.arith.bits import bit_bounds
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.interval import bounds as index_bounds
 from ansorc.ir.dtype import DType
@@ -9,6 +10,7 @@ from ansorc.ir.expr import (
     Binary,
     BinaryOp,
     Broadcast,
+    Call,
     Cast,
     Checked,
     Const,
@@ -21,6 +23,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
 
 
 def data_bounds(expr: Expr, ranges: Ranges) -> Interval | None:
@@ -62,10 +65,20 @@ def _bounds(expr: Expr, ranges: Ranges) -> Interval | None:
             return data_bounds(operand, ranges)
         case Binary(op, left, right):
             exact = index_bounds(expr, ranges)  # where a variable occurs twice
+            if exact is None and op in BITWISE:
+                return _of_bits(op, left, right, ranges)
             interval = _of_binary(op, data_bounds(left, ranges), data_bounds(right, ranges))
             return interval if exact is None else exact
+        case Call(name) if name in BIT_FUNCTIONS:
+            return 0, dtype_of(expr).bits
         case _:
             return integer_range(dtype_of(expr).element)
+
+
+def _of_bits(op: BinaryOp, left: Expr, right: Expr, ranges: Ranges) -> Interval:
+    whole = integer_range(dtype_of(left).element)
+    a, b = (data_bounds(side, ranges) or whole for side in (left, right))
+    return bit_bounds(op, a, b, dtype_of(left).bits)
 
 
 def _of_buffer(promised: tuple[float, float] | None, dtype: DType) -> Interval:

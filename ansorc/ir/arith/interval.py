@@ -7,13 +7,17 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ansorc.ir.arith.affine import Atom, Linear, difference, linear
+from ansorc.ir.arith.bits import bit_bounds
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Not, Select, Var
+from ansorc.ir.operator import BITWISE
 
 Interval: TypeAlias = tuple[int, int]
 """Inclusive bounds."""
 Ranges: TypeAlias = Mapping[str, Interval]
 """The inclusive bounds of variables, by name."""
 
+_BITS = 64
+"""Of an index."""
 _MIRRORED = {CompareOp.GT: CompareOp.LT, CompareOp.GE: CompareOp.LE}
 
 
@@ -136,6 +140,8 @@ def _select_bounds(condition: Expr, then: Expr, otherwise: Expr, ranges: Ranges)
 def _combine(op: BinaryOp, a: Interval | None, b: Interval | None) -> Interval | None:
     if op is BinaryOp.MOD:
         return None if b is None or b[0] <= 0 else _modulo(a, b)
+    if op is BinaryOp.BIT_AND:
+        return _mask(a, b)
     if a is None or b is None:
         return None
     match op:
@@ -149,8 +155,24 @@ def _combine(op: BinaryOp, a: Interval | None, b: Interval | None) -> Interval |
         case BinaryOp.FLOORDIV if b[0] > 0:
             corners = [x // y for x in a for y in b]
             return min(corners), max(corners)
+        case _ if op in BITWISE:
+            return _within_index(bit_bounds(op, a, b, _BITS))
         case _:
             return None
+
+
+def _mask(a: Interval | None, b: Interval | None) -> Interval | None:
+    """Return bounds of a & b, of which one alone may give them."""
+    if a is not None and b is not None:
+        return bit_bounds(BinaryOp.BIT_AND, a, b, _BITS)
+    known = a if b is None else b
+    return None if known is None or known[0] < 0 else (0, known[1])
+
+
+def _within_index(interval: Interval) -> Interval | None:
+    """Return the bounds of a shift; None where it may leave the 64 bits of an index."""
+    least = -1 << (_BITS - 1)
+    return interval if least <= interval[0] and interval[1] < -least else None
 
 
 def _modulo(a: Interval | None, b: Interval) -> Interval:

@@ -37,6 +37,11 @@ NUMPY_BINARY: dict[BinaryOp, Callable[..., Any]] = {
     BinaryOp.MAX: np.maximum,
     BinaryOp.AND: np.logical_and,
     BinaryOp.OR: np.logical_or,
+    BinaryOp.BIT_AND: np.bitwise_and,
+    BinaryOp.BIT_OR: np.bitwise_or,
+    BinaryOp.BIT_XOR: np.bitwise_xor,
+    BinaryOp.SHL: np.left_shift,
+    BinaryOp.SHR: np.right_shift,
 }
 NUMPY_COMPARE: dict[CompareOp, Callable[..., Any]] = {
     CompareOp.EQ: np.equal,
@@ -98,6 +103,8 @@ def neutral(op: BinaryOp, left: Expr, right: Expr) -> Expr | None:
         case BinaryOp.ADD, x, Const(0) if _keeps_zero(right, -1.0):
             return x
         case BinaryOp.ADD, Const(0), x if _keeps_zero(left, -1.0):
+            return x
+        case ((BinaryOp.BIT_OR | BinaryOp.BIT_XOR | BinaryOp.SHL | BinaryOp.SHR), x, Const(0)):
             return x
         case BinaryOp.SUB, x, Const(0) if _keeps_zero(right, 1.0):
             return x

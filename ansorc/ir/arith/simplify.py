@@ -66,6 +66,9 @@ from ansorc.ir.stmt import (
 
 _ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
 _DIVISIVE = (BinaryOp.FLOORDIV, BinaryOp.MOD)
+_BITWISE = (BinaryOp.SHR, BinaryOp.BIT_AND)
+_SHIFTED = 62
+"""Of an index; its divisors are int64."""
 _OF_INDICES = (*_ADDITIVE, *_DIVISIVE)
 
 
@@ -244,7 +247,19 @@ class Simplifier:
             simpler = self._divide(op, left, int(right.value))
             if simpler is not None:
                 return simpler
+        if op in _BITWISE and isinstance(right, Const) and is_index(right.dtype):
+            simpler = self._bits_of_index(op, left, int(right.value))
+            if simpler is not None:
+                return simpler
         return scalar.neutral(op, left, right)
+
+    def _bits_of_index(self, op: BinaryOp, left: Expr, value: int) -> Expr | None:
+        """Return bits of an index as a quotient or remainder; None if they are not one."""
+        if op is BinaryOp.SHR and 0 <= value < _SHIFTED:
+            return self._divide(BinaryOp.FLOORDIV, left, 1 << value)
+        if op is BinaryOp.BIT_AND and 0 < value < 1 << _SHIFTED and not value & (value + 1):
+            return self._divide(BinaryOp.MOD, left, value + 1)
+        return None
 
     def _divide(self, op: BinaryOp, left: Expr, divisor: int) -> Expr | None:
         total = linear(left)

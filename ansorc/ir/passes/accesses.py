@@ -57,6 +57,8 @@ class BufferAccess:
     indices: tuple[Expr, ...]
     is_store: bool
     place: StmtContext
+    is_atomic: bool = False
+    """Whether other threads may store to the element next."""
 
     @property
     def loops(self) -> tuple[For, ...]:
@@ -118,7 +120,8 @@ class Accesses:
                 for index in indices:
                     self._loads(index, context)
                 self._loads(value, context)
-                self.all.append(BufferAccess(buffer, indices, True, context))
+                access = BufferAccess(buffer, indices, True, context, stmt.is_atomic)
+                self.all.append(access)
             case If(condition, then, otherwise):
                 self._loads(condition, context)
                 self._visit(then, context.inside_if(condition))

@@ -16,8 +16,10 @@ def are_iterations_independent(span: Span) -> bool:
     """Return whether the loop's iterations may run in lock step, statement by statement.
 
     Different buffers never overlap, so only buffers that the loop stores matter, without those that
-    each iteration allocates.
+    each iteration allocates. An atomic store has no lanes.
     """
+    if any(access.is_atomic for access in span.accesses):
+        return False
     stored = {access.buffer.name for access in span.accesses if access.is_store} - span.private
     groups = [[a for a in span.accesses if a.buffer.name == name] for name in stored]
     return all(_is_scatter(span, group) or _are_apart(span, group) for group in groups)

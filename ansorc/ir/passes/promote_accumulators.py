@@ -123,7 +123,8 @@ class _Promotion:
         span, tiles, free = self._accesses.below(loop), list[PromotedTile](), self._register_bytes
         stored = {a.buffer.name: a.buffer for a in span.accesses if a.is_store}
         for name, buffer in stored.items():
-            if name in done or not self._accesses.may_move(buffer, span):
+            is_own = not any(a.is_atomic for a in span.accesses if a.buffer.name == name)
+            if name in done or not is_own or not self._accesses.may_move(buffer, span):
                 continue
             register = self._register_name(name)
             tile = find_tile(name, span, register) or find_hull(name, span, register)

@@ -194,6 +194,11 @@ class ExprWidener:
         ramp = self._ramp(op, left[0], right[0])
         if ramp is not None:
             return ramp
+        if op is BinaryOp.BIT_XOR and not right[1]:
+            inner = left[0]
+            if isinstance(inner, Binary) and inner.op is op and isinstance(inner.left, Broadcast):
+                shared = Binary(op, inner.left.operand, right[0])  # for all lanes at once
+                return Binary(op, Broadcast(shared, inner.left.lanes), inner.right), True
         (a, b), _ = self._alike([left, right])
         return Binary(op, a, b), True
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.stmt import THREADS
 from ansorc.schedule.bounds import settle
-from ansorc.schedule.stage import AxisKind, Loop, Mark, Stage
+from ansorc.schedule.stage import AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.thread_places import require_threads_fit
 from ansorc.schedule.thread_reduction import unfit_threads
@@ -39,7 +39,7 @@ class Parallelize(Step):
         position = self.position_of(state, stage, self.iterator)
         spot = (stage.name, self.iterator)
         _require_space(self, state, stage.iterators[position], "parallel")
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         self.require(
             state, f"there is no sharing '{self.sharing}'; use 'static' or 'dynamic'", spot,
             condition=self.sharing in SHARINGS,
@@ -79,7 +79,12 @@ class Vectorize(Step):
         """Return the state with the loop marked vectorized."""
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
+        self.require(
+            state, f"the lanes of '{self.iterator}' may go to one element of '{stage.name}'; "
+            "vectorize a loop of the result, or rfactor it first", (stage.name, self.iterator),
+            condition=not (stage.op.places and stage.iterators[position].kind is AxisKind.REDUCE),
+        )  # fmt: skip
         for iterator in stage.iterators[position:]:
             for inner in state.stages_inside(stage.name, iterator.name):
                 self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'; "
@@ -104,7 +109,7 @@ class Unroll(Step):
         """Return the state with the loop marked unrolled."""
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         after = state.with_stage(_mark(stage, position, Mark.UNROLL))
         require_bounded(self, state, after, (stage.name, self.iterator))
         return after
@@ -117,7 +122,8 @@ class BindThread(Step):
     for i in 0..32:  body     ->     bound threadIdx.x i in 0..32:  body
 
     The loop may be a reduction if it is bound to threadIdx.x: the threads then combine their
-    terms, in another order.
+    terms, in another order. Terms that go to places are combined there by atomic updates, and any
+    loop over them may be bound.
     """
 
     iterator: str
@@ -139,18 +145,33 @@ class BindThread(Step):
             *((stage.name, other) for other in others),
             condition=not others or self.thread == "vthread",
         )  # fmt: skip
-        if iterator.kind is AxisKind.REDUCE and self.thread == "threadIdx.x":
+        if iterator.kind is AxisKind.REDUCE and stage.op.places:
+            self._require_atomic(state, stage)
+        elif iterator.kind is AxisKind.REDUCE and self.thread == "threadIdx.x":
             complaint = unfit_threads(iterator.extent)
             self.require(state, complaint, (stage.name, self.iterator), condition=not complaint)
         else:
             _require_space(self, state, iterator, "bound to a thread")
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         bound = replace(stage.iterators[position], mark=Mark.BIND, thread=self.thread)
         bound_loops = state.with_stage(stage.with_iterator(position, bound))
         # What the threads of a block share grows with the threads.
         after = settle(bound_loops, self, state, within=stage.name)
         require_threads_fit(self, state, after)
         return after
+
+    def _require_atomic(self, state: State, stage: Stage) -> None:
+        """Refuse unless threads may bring terms to the places of `stage` side by side."""
+        spot = (stage.name, self.iterator)
+        self.require(
+            state, f"the terms of '{self.iterator}' go to places, one by one; bind it to a block "
+            "or a thread", spot, condition=self.thread != "vthread",
+        )  # fmt: skip
+        self.require(
+            state, f"another kernel stores what the sums of '{stage.name}' begin with, but it is "
+            "computed inside another stage; bind a loop of the result", spot,
+            condition=isinstance(stage.attach, Root),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

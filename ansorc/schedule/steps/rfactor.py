@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ansorc.ir.expr import Expr, Load, Select, Var
+from ansorc.ir.expr import Expr, Load, Select, Var, const
 from ansorc.ir.substitute import substitute
-from ansorc.lang.compute_op import Axis, ComputeOp, Output
+from ansorc.lang.compute_op import Axis, ComputeOp, Output, Place
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import (
     AxisKind,
@@ -69,6 +69,12 @@ class RFactor(Step):
             if it.mark is not Mark.NONE or it.kind is AxisKind.SPACE
         ]
         held = [(inner.name, "") for inner in state.stages_inside(stage.name)]
+        reduce = [it.name for it in stage.iterators if it.kind is AxisKind.REDUCE]
+        self.require(
+            state, f"'{self.iterator}' is the only loop over terms that are scattered, so nothing "
+            "would be left to add up in a copy; split it first", (stage.name, self.iterator),
+            condition=not stage.op.places or len(reduce) > 1,
+        )  # fmt: skip
         is_plain = stage.region == _shape(stage) and not stage.alignments and stage.scope == ""
         self.require(
             state, "only the reduce loops may have been changed before; use rfactor first",
@@ -88,9 +94,13 @@ class RFactor(Step):
             )  # fmt: skip
         terms = {axis.name: values[axis.name] for axis in op.reduce_axes}
         bodies = [substitute(body, terms) for body in op.bodies]
+        indices = [substitute(place.index, terms) for place in op.places]
         for guard in guards:
             pairs = zip(bodies, op.identities, strict=True)
             bodies = [Select(guard.condition, body, identity) for body, identity in pairs]
+            indices = [Select(guard.condition, index, const(0)) for index in indices]
+        pairs = zip(op.places, indices, strict=True)
+        places = tuple(Place(place.axis, index) for place, index in pairs)
         factored = next(axis for axis in reduce if axis.name == self.iterator)
         before = len(op.axes) if self.axis < 0 else self.axis
         axes = (*op.axes[:before], factored, *op.axes[before:])
@@ -104,6 +114,7 @@ class RFactor(Step):
         return replace(
             op, name=first.buffer.name, buffer=first.buffer, axes=axes, reduce_axes=rest,
             combiner=op.combiner if rest else None, body=first.body, more=tuple(more),
+            places=places,
         )  # fmt: skip
 
     def _axis(self, iterator: Loop) -> Axis:
@@ -116,7 +127,9 @@ class RFactor(Step):
             Output(mine, Load(theirs, indices))
             for mine, theirs in zip(stage.op.buffers, partial.buffers, strict=True)
         )
-        return replace(stage.op, reduce_axes=(factored,), body=first.body, more=tuple(more))
+        return replace(
+            stage.op, reduce_axes=(factored,), body=first.body, more=tuple(more), places=()
+        )
 
 
 def _shape(stage: Stage) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ class Tensorize(Step):
             state, f"there is no dot product '{self.function}'; use {known}",
             condition=self.function in functions,
         )  # fmt: skip
-        self.require_unmarked(state, iterator, "nothing else fits")
+        self.require_markable(state, iterator)
         is_inside = position == len(stage.iterators) - 1 and iterator.kind is AxisKind.REDUCE
         self.require(
             state, f"'{self.iterator}' is not a reduction inside all other loops; reorder first",
@@ -69,6 +69,10 @@ class Tensorize(Step):
                     "not divide it; pad it with zeros to a multiple",
                     condition=relation.parent.kind is AxisKind.SPACE,
                 )  # fmt: skip
+        self.require(
+            state, f"the terms of '{stage.name}' go to places, one by one",
+            condition=not stage.op.places,
+        )  # fmt: skip
         for inner in state.stages_inside(stage.name, stage.iterators[position].name):
             self.refuse(state, f"'{inner.name}' is computed inside '{self.iterator}'")
         reason = misfit(stage.op, self.function)

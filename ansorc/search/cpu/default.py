@@ -28,6 +28,7 @@ from ansorc.search.sketch.complete import place_stages
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
+from ansorc.search.sketch.private_copies import PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, is_redefined
 from ansorc.search.sketch.rfactor import AddRfactor
 from ansorc.search.sketch.rule import SketchRule
@@ -75,6 +76,11 @@ RULES: tuple[SketchRule, ...] = (
     Skip(),
 )
 """The first sketch of these is taken: tiled stages in their consumers, or in those of copies."""
+WITH_COPIES: tuple[SketchRule, ...] = (
+    PrivateCopies(parts_per_core=(1,), together=(1,), keeps=False),
+    *RULES,
+)
+"""The first sketch of these has a copy of scattered results for each core."""
 WITH_RFACTOR: tuple[SketchRule, ...] = (AddRfactor(vectors=()), *RULES)
 """The first sketch of these has long reductions in shares for the cores."""
 IN_LANES: tuple[SketchRule, ...] = (LaneReductionTiling(levels=(2,)), *RULES)
@@ -224,9 +230,10 @@ def _rounds(sketch: Sketch) -> int:
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
     """Return the sketches of the definition itself: as they are, and with an operand packed."""
+    copies = (WITH_COPIES,) if any(op.places for op in dag.ops) else ()
     firsts = [
         generate(dag, target, rules, most=1)[0]
-        for rules in (RULES, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
+        for rules in (RULES, *copies, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
     ]
     fused = {s.steps: rewrite_layouts(s) if rewrite_layout else s for s in firsts}
     return tuple(sketch for first in fused.values() for sketch in (first, *pack_operand(first)))

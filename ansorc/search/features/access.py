@@ -18,7 +18,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.schedule.memory import memory_shape, panel_of
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.columns import FloatArray
-from ansorc.search.features.index_form import IndexForm, group_loads
+from ansorc.search.features.index_form import IndexForm, group_loads, result_forms
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, Movement, Shift, last_true
 from ansorc.target import Target
 
@@ -209,8 +209,8 @@ def accesses_of(
     """
     op = nest.stage.op
     movements = tuple(
-        nest.movement(((axis.name, 1.0),), nest.around(axis.name) if is_held else ())
-        for axis in op.axes
+        nest.movement(form.terms, nest.around(axis.name) if is_held else ())
+        for axis, form in zip(op.axes, result_forms(op), strict=True)
     )
     zeros, ones, no_limits = (0,) * len(op.axes), (1,) * len(op.axes), (np.inf,) * len(op.axes)
     stores = [

@@ -38,6 +38,13 @@ def group_loads(op: ComputeOp) -> tuple[LoadGroup, ...]:
     return tuple((buffers[name], tuple(group)) for (name, _), group in groups.items())
 
 
+@memoize
+def result_forms(op: ComputeOp) -> tuple[IndexForm, ...]:
+    """Return the forms of the indices of the results of `op`: its axes, or the places of a term."""
+    places = {place.axis: index_form(place.index) for place in op.places}
+    return tuple(places.get(a.name, IndexForm(((a.name, 1.0),))) for a in op.axes)
+
+
 def index_form(index: Expr) -> IndexForm:
     """Return the form of `index`: exact if it is affine.
 

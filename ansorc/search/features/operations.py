@@ -18,6 +18,7 @@ from ansorc.ir.expr import (
     dtype_of,
 )
 from ansorc.ir.node import Node, children
+from ansorc.ir.operator import BIT_FUNCTIONS
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.passes.skip_padding import present
 from ansorc.lang.compute_op import Combiner, ComputeOp
@@ -162,6 +163,8 @@ def _kind(node: Node) -> str:
         case Cast():
             return "integer"
         case Call(name, _):
+            if name in BIT_FUNCTIONS:
+                return "integer"
             if name in CALL_INSTRUCTIONS:
                 return "called"
             return "divided" if name in _ROOTS else "added"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import takewhile
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -151,6 +152,8 @@ def _calls(op: ComputeOp) -> bool:
 
 def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target: Target) -> Tile:
     """Return the tile of the statement of `nest`."""
+    if nest.stage.op.places:
+        return _vector_only(vectors)
     scan = _start(accesses)
     best = _Scan(_vector_only(vectors), scan.is_open, scan.is_straight)
     is_sum = nest.stage.op.combiner is not None
@@ -439,6 +442,11 @@ def _step_code(
 
 
 def _sum_distance(tile: Tile, store: Access, places: Places, is_kept: BoolArray) -> FloatArray:
+    op = store.nest.stage.op
+    if op.places:  # the next term goes to any of them
+        scattered = {place.axis for place in op.places}
+        count = prod(axis.extent for axis in op.axes if axis.name in scattered)
+        return np.full_like(tile.elements, count)
     again = reuse_of(store, places).iterations
     inside = np.where(again > 0, again, places.inside[0])
     return np.where(is_kept, 1, np.maximum(inside / tile.elements, 1))

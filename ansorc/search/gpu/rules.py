@@ -13,6 +13,7 @@ from ansorc.search.gpu.binding import bind_untiled_stages
 from ansorc.search.gpu.kernels import is_by_matrix_units
 from ansorc.search.gpu.matrix_units import TilingForMatrixUnits
 from ansorc.search.gpu.parts import SplitK
+from ansorc.search.gpu.scattered import AtomicUpdates
 from ansorc.search.gpu.thread_reduction import (
     in_parts,
     is_divisible,
@@ -67,8 +68,8 @@ def require_gpu_options(options: SearchOptions) -> None:
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
     return (
-        InlineOnGpu(), LeaveToThreads(), SplitK(), TilingForMatrixUnits(), TilingForThreads(),
-        Skip(),
+        InlineOnGpu(), AtomicUpdates(), LeaveToThreads(), SplitK(), TilingForMatrixUnits(),
+        TilingForThreads(), Skip(),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Stage
-from ansorc.search.features.index_form import IndexForm, group_loads
+from ansorc.search.features.index_form import IndexForm, group_loads, result_forms
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop, is_flat
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_requests import sectors, wavefronts
@@ -176,9 +176,8 @@ class ThreadStatement:
 
     def _accesses(self) -> Iterator[ThreadAccess]:
         op = self.stage.op
-        index = tuple(IndexForm(((axis.name, 1.0),)) for axis in op.axes)
         for buffer in op.buffers:
-            yield self._access(buffer, [index], is_store=True)
+            yield self._access(buffer, [result_forms(op)], is_store=True)
         for buffer, group in group_loads(op):
             yield self._access(buffer, group, is_store=False)
 

@@ -58,14 +58,14 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     across = find_transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
         return _in_blocks(partial, stage, across, contiguous)
-    for number, axis in enumerate(stage.op.axes[:contiguous]):
+    for number, axis in enumerate(() if stage.op.places else stage.op.axes[:contiguous]):
         rows = _rows_together(partial, stage, number, contiguous)
         partial = partial.then(Split(name, axis.name, (rows,))) if rows > 1 else partial
     if partial.stage(name) is not stage:
         return partial
     axes = stage.op.axes
     inner = axes[contiguous].name
-    outer = [axis.name for number, axis in enumerate(axes) if number != contiguous]
+    outer = [axis.name for axis in stage.op.loop_axes if axis.name != inner]
     is_split = isinstance(stage.attach, Root) and _wants_split(partial, stage.op, contiguous)
     if is_split:
         partial = _split_contiguous(partial, stage, axes[contiguous])
@@ -153,7 +153,7 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     and where a reduction has several results.
     """
     contiguous = vector_axis(op)
-    if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
+    if op.places or (contiguous is not None and _adjoin(op, op.axes[contiguous].name)):
         return None
     lanes = partial.lanes(op)
     is_masked = partial.target.masks_remainders(in_registers=True)
@@ -261,7 +261,7 @@ def _wants_split(partial: PartialSketch, op: ComputeOp, contiguous: int) -> bool
     extent = op.axes[contiguous].extent
     if extent <= partial.lanes(op) or whole_level(op, op.axes[contiguous], 2) is not None:
         return False
-    outer = prod(axis.extent for axis in op.axes) // extent
+    outer = prod(axis.extent for axis in op.loop_axes) // extent
     return bool(op.reduce_axes) or outer < CHUNKS_PER_CORE * partial.target.cores
 
 

@@ -112,7 +112,7 @@ def needs_rfactor(partial: PartialSketch, name: str) -> bool:
     """
     stage = partial.stage(name)
     is_new = stage.is_untouched and not stage.scope and not is_rfactored(partial, name)
-    if not is_new or not stage.op.reduce_axes:
+    if not is_new or not stage.op.reduce_axes or stage.op.places:
         return False
     space = prod(axis.extent for axis in stage.op.axes)
     terms = prod(axis.extent for axis in stage.op.reduce_axes)

@@ -74,9 +74,12 @@ class PartialSketch:
 
 
 def vector_axis(op: ComputeOp) -> int | None:
-    """Return the place of the axis that is contiguous in memory: the last longer than 1."""
+    """Return the place of the axis that is contiguous in memory: the last longer than 1.
+
+    None if terms are scattered along it: no loop runs over it.
+    """
     long = [number for number, axis in enumerate(op.axes) if axis.extent > 1]
-    return long[-1] if long else None
+    return long[-1] if long and op.axes[long[-1]] in op.loop_axes else None
 
 
 class Verdict(Enum):

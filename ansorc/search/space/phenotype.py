@@ -14,8 +14,8 @@ import numpy.typing as npt
 from ansorc.ir.node import structure_text
 from ansorc.lang.canonical import rename_op
 from ansorc.schedule.extent import BoolArray, IntArray, as_array
-from ansorc.schedule.initial import initial_position
 from ansorc.schedule.memory import memory_shape, panel_of
+from ansorc.schedule.scattered import start_of_results
 from ansorc.schedule.stage import AxisKind, FuseRelation, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import loops_to_unroll
@@ -192,7 +192,7 @@ def _start_of_sum(stage: Stage) -> IntArray:
     kinds = [iterator.kind for iterator in stage.iterators]
     if AxisKind.REDUCE not in kinds:
         return np.asarray(-1)
-    return initial_position(stage.iterators, kinds.index(AxisKind.REDUCE))
+    return np.asarray(start_of_results(stage, kinds.index(AxisKind.REDUCE)))
 
 
 def _column(values: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -145,7 +145,11 @@ class _Waiting:
 
     def _require_one_each(self, touches: tuple[Touch, ...]) -> None:
         for touch in touches:
-            if touch.is_store and self._meetings.is_stored_by_several(touch):
+            if (
+                touch.is_store
+                and not touch.is_atomic
+                and self._meetings.is_stored_by_several(touch)
+            ):
                 raise BuildError(
                     f"kernel '{self._name}' lets several threads of a block store the same element "
                     f"of '{touch.buffer.name}'; bind its loops to threadIdx, or compute "
@@ -163,6 +167,8 @@ class _Waiting:
 
     def _is_race(self, old: Touch, new: Touch) -> bool:
         if not (old.is_store or new.is_store) or old.buffer != new.buffer:
+            return False
+        if old.is_atomic and new.is_atomic:
             return False
         return self._meetings.may_meet(old, new)
 
@@ -216,11 +222,13 @@ def _collect(root: Stmt | Expr, like: Touch, touches: list[Touch]) -> None:
         case Barrier() | Prefetch() | Await():
             pass
         case _:
+            atomic = root.buffer if isinstance(root, Store) and root.is_atomic else _NOWHERE
             for part in walk(root):
                 if isinstance(part, Load | Store) and part.buffer.scope in _SEEN:
                     touches.append(
                         replace(
                             like, buffer=part.buffer, indices=part.indices,
                             is_store=isinstance(part, Store), statement=id(root),
+                            is_atomic=part.buffer == atomic,
                         )
                     )  # fmt: skip

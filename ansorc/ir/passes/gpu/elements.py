@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ansorc.ir.arith.affine import Atom, Linear, atom_expr, difference
 from ansorc.ir.arith.integer import rejoin
 from ansorc.ir.arith.interval import Interval, linear_bounds
+from ansorc.ir.arith.scalar import NUMPY_BINARY
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import (
     Binary,
@@ -28,6 +29,7 @@ from ansorc.ir.expr import (
     Var,
 )
 from ansorc.ir.node import walk
+from ansorc.ir.operator import BITWISE
 from ansorc.ir.passes.queries import flat_offset
 from ansorc.ir.substitute import free_vars
 
@@ -46,6 +48,7 @@ _ARITHMETIC = {
     BinaryOp.ADD: np.add, BinaryOp.SUB: np.subtract, BinaryOp.MUL: np.multiply,
     BinaryOp.FLOORDIV: np.floor_divide, BinaryOp.MOD: np.mod, BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum, BinaryOp.AND: np.logical_and, BinaryOp.OR: np.logical_or,
+    **{op: NUMPY_BINARY[op] for op in BITWISE},
 }  # fmt: skip
 _COMPARISONS = {
     CompareOp.EQ: np.equal, CompareOp.NE: np.not_equal, CompareOp.LT: np.less,
@@ -90,6 +93,8 @@ class Touch:
     is_store: bool
     statement: int
     """The number of the statement."""
+    is_atomic: bool = False
+    """Whether it does not race with others that are atomic."""
     guards: tuple[Expr, ...] = ()
     fixed: Extents = field(default_factory=dict[str, int])
     """The loops around it that are in the current iteration of the walk."""

@@ -101,6 +101,7 @@ class _Results:
             else:
                 return None
         is_result = isinstance(stmt, Store) and stmt.buffer.scope is Scope.GLOBAL
+        is_result &= isinstance(stmt, Store) and not stmt.is_atomic
         if lanes is None or not is_result or not isinstance(stmt, Store):
             return None
         if any(lanes.var.name in free_vars(each) for each in conditions):
