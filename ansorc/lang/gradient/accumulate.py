@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -10,7 +11,6 @@ from ansorc.ir.dtype import FLOAT32, DType
 from ansorc.ir.expr import Const, Expr, Load, Var, const
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.gradient.gather import Share, leaves_tensor
-from ansorc.lang.gradient.phases import Places
 from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import (
     add,
@@ -24,8 +24,8 @@ from ansorc.lang.gradient.terms import (
 )
 from ansorc.lang.tensor import Tensor
 
-_Sum = tuple[Places, tuple[tuple[str, int], ...], tuple[Expr, ...], Expr]
-"""Where sums are computed, their axes, their guards, and a factor of the sums."""
+_Sum = tuple[Share, Expr]
+"""Sums, as a share whose value is 0, and a factor of them."""
 
 
 def accumulate(
@@ -49,9 +49,9 @@ def accumulate(
         element = seed if isinstance(seed, Const) else Load(stages.buffer(seed), here)
         parts.append(converted(element, kind))
     if len(sums) == 1 and not parts and tensor.dtype == kind:
-        (places, free, guards, factor), value = sums[0]
-        if not places.strides and is_number(factor, 1):
-            return stages.define(places.elements, under(guards, value), dict(free), (tensor, _GRAD))
+        (share, factor), value = sums[0]
+        if not share.places.strides and is_number(factor, 1):
+            return _stage(tensor, share, value, stages, _GRAD)
     found = [_sum(tensor, key, value, stages) for key, value in sums]
     total = converted(reduce(add, (*parts, *found), zero(kind)), tensor.dtype)
     if isinstance(total, Const):
@@ -69,13 +69,13 @@ def _names(tensor: Tensor) -> list[str]:
 
 def _add_sum(sums: list[tuple[_Sum, Expr]], share: Share, value: Expr, kind: DType) -> None:
     """Add a share to the sums; one over the same axes, with the same factor, is joined with it."""
-    free = {name for name, _ in share.free}
+    free = {name for name, _ in (*share.free, *share.scattered)}
     ranges = {n: (0, extent - 1) for n, extent in share.places.elements.items()}
     outer, inner = list[tuple[Expr, bool]](), list[tuple[Expr, bool]]()
     for factor in factors_of(value):
         is_outer = not free & free_vars(factor[0]) and not leaves_tensor((factor[0],), ranges)
         (outer if is_outer else inner).append(factor)
-    key = share.places, share.free, share.guards, product_of(outer, kind)
+    key = replace(share, value=zero(kind)), product_of(outer, kind)
     term = product_of(inner, kind)
     for number, (other, before) in enumerate(sums):
         if other == key:
@@ -86,11 +86,21 @@ def _add_sum(sums: list[tuple[_Sum, Expr]], share: Share, value: Expr, kind: DTy
 
 def _sum(tensor: Tensor, key: _Sum, value: Expr, stages: Stages) -> Expr:
     """Return a sum, a stage, times its factor, for an element of `tensor`."""
-    places, free, guards, factor = key
-    if isinstance(value, Const) and not guards:
-        count = const(value.value * prod(extent for _, extent in free), value.dtype)
+    share, factor = key
+    places = share.places
+    if isinstance(value, Const) and not share.guards and not share.scattered:
+        count = const(value.value * prod(extent for _, extent in share.free), value.dtype)
         return substitute(times(factor, count), places.positions)
     suffix = f"{_GRAD}.phases" if places.strides else f"{_GRAD}.sum"
-    stage = stages.define(places.elements, under(guards, value), dict(free), (tensor, suffix))
+    stage = _stage(tensor, share, value, stages, suffix)
     element: Expr = Load(stages.buffer(stage), tuple(Var(name) for name in places.elements))
     return substitute(times(factor, element), places.positions)
+
+
+def _stage(tensor: Tensor, share: Share, value: Expr, stages: Stages, suffix: str) -> Tensor:
+    """Return the stage of the sums of `value`."""
+    term, free = under(share.guards, value), dict(share.free)
+    if share.scattered:
+        places = dict(share.scattered)
+        return stages.scatter(share.places.elements, term, (free, places), (tensor, suffix))
+    return stages.define(share.places.elements, term, free, (tensor, suffix))

@@ -150,11 +150,12 @@ class _Reverse:
         adjoints = [self._adjoint(output) for output in outputs]
         if all(adjoint is None for adjoint in adjoints):
             return
-        here = tuple(Var(axis.name) for axis in op.axes)
+        named = op.with_bodies(self._with_unique_names)
+        place = {place.axis: place.index for place in named.places}
+        here = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
         flows = [self._element(adjoint, here) for adjoint in adjoints]
         given = [adjoint for adjoint in adjoints if isinstance(adjoint, Tensor)]
-        flow = given[0] if len(given) == 1 and len(op.buffers) == 1 else None
-        named = op.with_bodies(self._with_unique_names)
+        flow = given[0] if len(given) == 1 and not op.more and not op.places else None
         found: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
 
         def read(number: int) -> Expr:
@@ -164,15 +165,15 @@ class _Reverse:
         for part in flow_to_terms(named, flows, read, self._stages):
             known = {} if op.reduce_axes or len(op.buffers) > 1 else {part.body: read(0)}
             for share in differentiation.run(part.body, part.flow, part.guards, known):
-                place = share.load, share.guards
-                found[place] = add(found[place], share.value) if place in found else share.value
+                key = share.load, share.guards
+                found[key] = add(found[key], share.value) if key in found else share.value
         for (load, guards), value in found.items():
             self._gather(op, Flow(load, guards, value), flow)
 
     def _differentiation(self, op: ComputeOp) -> Differentiation:
         return Differentiation(op.name, lambda load: self._is_wanted(load, self._needed))
 
-    def _element(self, adjoint: _Adjoint | None, here: tuple[Var, ...]) -> Expr | None:
+    def _element(self, adjoint: _Adjoint | None, here: tuple[Expr, ...]) -> Expr | None:
         if adjoint is None or isinstance(adjoint, Const):
             return adjoint
         return Load(self._stages.buffer(adjoint), here)
@@ -187,19 +188,19 @@ class _Reverse:
             for inner in self._differentiation(op).run(body, part.value, part.guards, {}):
                 self._gather(op, inner, flow)
             return
-        if _has_data_places(part.load):
-            raise LanguageError(
-                f"ac.gradient: '{op.name}' reads '{tensor.name}' at places that are data, and "
-                "derivatives by its elements would have to be scattered, which is not supported; "
-                "differentiate by what does not go through it, or mark it by ac.stop_gradient"
-            )
-        axes = {f"{a.name}?": (0, a.extent - 1) for a in (*op.axes, *op.reduce_axes)}
+        axes = {f"{a.name}?": (0, a.extent - 1) for a in (*op.loop_axes, *op.reduce_axes)}
         names: dict[str, Expr] = {name[:-1]: Var(name) for name in axes}
+        indices = [substitute(index, names) for index in part.load.indices]
         contribution = Contribution(
             axes,
-            tuple(substitute(index, names) for index in part.load.indices),
+            tuple(None if _is_data(index) else index for index in indices),
             tuple(substitute(guard, names) for guard in part.guards),
             substitute(part.value, names),
+            tuple(
+                (name, index)
+                for name, index in zip(element_names(tensor), indices, strict=True)
+                if _is_data(index)
+            ),
         )
         elements = dict(zip(element_names(tensor), tensor.shape, strict=True))
         shares = gather(contribution, elements, flow, self._stages)
@@ -240,11 +241,13 @@ def find_view(tensor: Tensor) -> Expr | None:
 def _is_choice(body: Expr) -> bool:
     if isinstance(body, Select):
         return _is_choice(body.then) and _is_choice(body.otherwise)
-    return isinstance(body, Const) or (isinstance(body, Load) and not _has_data_places(body))
+    return isinstance(body, Const) or (
+        isinstance(body, Load) and not any(map(_is_data, body.indices))
+    )
 
 
-def _has_data_places(load: Load) -> bool:
-    return any(isinstance(node, Load) for index in load.indices for node in walk(index))
+def _is_data(index: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(index))
 
 
 def _original(adjoint: _Adjoint) -> _Adjoint:

@@ -23,13 +23,15 @@ _MOST = 64
 class Contribution:
     """`value` is added to the element at `indices` for all values of axes where `guards` hold.
 
-    `axes` are the first and the last value of each axis, by name.
+    `axes` are the first and the last value of each axis, by name. Indices that are data are
+    `places` instead, by the index of the element; those are None in `indices`.
     """
 
     axes: Mapping[str, Interval]
-    indices: tuple[Expr, ...]
+    indices: tuple[Expr | None, ...]
     guards: tuple[Expr, ...]
     value: Expr
+    places: tuple[tuple[str, Expr], ...] = ()
 
 
 def split_cases(contribution: Contribution) -> list[Contribution]:
@@ -52,7 +54,7 @@ def split_cases(contribution: Contribution) -> list[Contribution]:
 
 def _choices(contribution: Contribution) -> Iterator[Select]:
     for index in contribution.indices:
-        for node in walk(index):
+        for node in () if index is None else walk(index):
             if isinstance(node, Select) and _is_of_axes(node.condition):
                 yield node
 
@@ -69,7 +71,7 @@ def _both(contribution: Contribution, choice: Select) -> Iterator[Contribution]:
         def rule(node: Node, arm: Expr = arm) -> Node | None:
             return arm if node == choice else None
 
-        indices = tuple(rewrite(index, rule) for index in contribution.indices)
+        indices = tuple(i if i is None else rewrite(i, rule) for i in contribution.indices)
         yield replace(contribution, indices=indices, guards=(*contribution.guards, guard))
 
 
@@ -87,8 +89,11 @@ def _narrowed(contribution: Contribution) -> Contribution | None:
                 kept.append(part)
                 if isinstance(part, Compare):
                     narrow(part, ranges)
-    indices = tuple(_as_choices(simplify(i, ranges), ranges) for i in contribution.indices)
-    return Contribution(ranges, indices, tuple(kept), contribution.value)
+    indices = tuple(
+        index if index is None else _as_choices(simplify(index, ranges), ranges)
+        for index in contribution.indices
+    )
+    return replace(contribution, axes=ranges, indices=indices, guards=tuple(kept))
 
 
 def _as_choices(index: Expr, ranges: Mapping[str, Interval]) -> Expr:

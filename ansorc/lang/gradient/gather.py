@@ -27,12 +27,16 @@ _FEW = 16
 
 @dataclass(frozen=True)
 class Share:
-    """A part of each element: the sum of `value` over the axes `free`, where `guards` hold."""
+    """A part of each element: the sum of `value` over the axes `free`, where `guards` hold.
+
+    Along the axes of `scattered`, each term goes to the index that is given.
+    """
 
     places: Places
     free: tuple[tuple[str, int], ...]
     guards: tuple[Expr, ...]
     value: Expr
+    scattered: tuple[tuple[str, Expr], ...] = ()
 
     @property
     def term(self) -> Expr:
@@ -61,9 +65,12 @@ class _Case:
         firsts = {name: Var(name) + low for name, (low, _) in case.axes.items() if low}
         self._extents = {name: high - low + 1 for name, (low, high) in case.axes.items()}
         self._elements = elements
-        self._indices = [substitute(index, firsts) for index in case.indices]
+        self._indices = [
+            index if index is None else substitute(index, firsts) for index in case.indices
+        ]
         self._guards = [substitute(guard, firsts) for guard in case.guards]
         self._value = substitute(case.value, firsts)
+        self._scattered = [(name, substitute(index, firsts)) for name, index in case.places]
         self._has_all = not firsts
         """Whether each axis begins at 0, so that elements of the flow are at the axes."""
 
@@ -100,13 +107,23 @@ class _Case:
         if leaves_tensor((value, *kept), ranges, simplifier):
             outer, simplifier = _simplified([*places.inside(), *kept], ranges)
             kept, value = outer or [], simplifier.expr(value)
-        return Share(places, tuple(solution.free.items()), tuple(kept), value)
+        scattered = tuple(
+            (name, under(kept, simplifier.expr(substitute(index, values | places.indices))))
+            for name, index in self._scattered
+        )
+        if (
+            not solution.free
+        ):  # a term for each element of the other axes: it is at its place or not
+            kept += [Compare(CompareOp.EQ, Var(name), index) for name, index in scattered]
+            scattered = ()
+        return Share(places, tuple(solution.free.items()), tuple(kept), value, scattered)
 
     def _solve(self) -> Solution:
         equations = Equations(self._extents, _ranges(self._elements))
         ranges = _ranges(self._extents)
         for element, index in zip(self._elements, self._indices, strict=True):
-            equations.require(simplify(index, ranges), element)
+            if index is not None:
+                equations.require(simplify(index, ranges), element)
         return equations.solve()
 
     def _pad(

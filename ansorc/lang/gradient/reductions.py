@@ -38,6 +38,11 @@ def flow_to_terms(
 
     Raise LanguageError for a user's reducer that does not add up.
     """
+    if op.places and op.combiner is not Combiner.SUM:
+        raise LanguageError(
+            f"ac.gradient: '{op.name}' scatters by another operation than a sum, whose derivative "
+            'is not known; use reduce="add", or mark it by ac.stop_gradient'
+        )
     for number, (body, flow) in enumerate(zip(op.bodies, flows, strict=True)):
         if flow is None:
             continue

@@ -15,7 +15,7 @@ from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
 
-Array = NDArray[np.float64]
+Array = NDArray[np.float64] | NDArray[np.int64]
 STEP = 1e-6
 
 

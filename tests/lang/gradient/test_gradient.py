@@ -89,7 +89,7 @@ def test_random_computations(dag: ComputeDAG, seed: int) -> None:
     inputs = [t for b in dag.inputs if key_of(t := tensors[b.name]) in behind]
     assume(any(tensor.dtype.is_float for tensor in inputs))
     if words := refusal_of(loss, inputs):
-        assert "places that are data" in words or "reducer of your own" in words
+        assert "reducer of your own" in words or "scatters by another" in words
     else:
         check_gradient(loss, inputs, [arrays[tensor.name] for tensor in inputs], rng=rng)
 
@@ -200,6 +200,15 @@ def test_stop_gradient() -> None:
     assert np.allclose(_evaluate([gradient], [x], *arrays)[0], arrays[0])
 
 
+def test_a_tensor_is_read_with_and_without_its_derivative() -> None:
+    (x,), arrays = _inputs((5,))
+    y = ac.compute(5, lambda i: x[i] * x[i], "y")
+    stopped = ac.stop_gradient(y)
+    z = ac.compute(5, lambda i: stopped[i] * y[i], "z")
+    (gradient,) = ac.gradient(ac.ops.sum(z), [x])
+    assert np.allclose(_evaluate([gradient], [x], *arrays)[0], 2 * arrays[0] ** 3)
+
+
 def test_results_of_the_forward_pass_are_read() -> None:
     x = ac.placeholder((8, 16), "x")
     (gradient,) = ac.gradient(ac.ops.softmax(x), [x], seed=ac.placeholder((8, 16), "g"))
@@ -251,10 +260,42 @@ def test_refusals() -> None:
 
 
 def test_refused_stages() -> None:
-    x, n = ac.placeholder(4, "x"), ac.placeholder(6, "n", "int64")
-    rows = ac.compute(6, lambda i: x[n[i]], "rows")
-    _refused("'rows' reads 'x' at places that are data", lambda: ac.gradient(ac.ops.sum(rows), [x]))
+    x, n = ac.placeholder(4, "x"), ac.placeholder(4, "n", "int64")
+    most = ac.scatter(6, n, x, "max", name="most")
+    _refused("'most' scatters by another operation than a sum", lambda: _gradient_of_sum(most, x))
     k = ac.reduce_axis(4, "k")
     larger = ac.reducer(lambda a, b: (ac.maximum(a[0], b[0]), a[1] + b[1]), (float("-inf"), 0))
     most, _ = ac.compute_tuple((), lambda: larger(x[k], x[k], axis=k), ["most", "total"])
     _refused("'most' is computed by a reducer of your own", lambda: ac.gradient(most, [x]))
+
+
+def _gradient_of_sum(tensor: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    return ac.gradient(ac.ops.sum(tensor), [x])
+
+
+def _of_data() -> dict[str, tuple[Tensor, list[Tensor]]]:
+    """Return computations at places that are data: the integers are below 4."""
+    x, n = ac.placeholder((6, 4), "x", "float64"), ac.placeholder((5,), "n", "int64")
+    v, m = ac.placeholder((5, 4), "v", "float64"), ac.placeholder((6,), "m", "int64")
+    scattered = ac.scatter((6, 4), n, v)
+    return {
+        "rows": (ac.ops.take(x, n, 0), [x, n]),
+        "columns": (ac.ops.take(x, n, 1), [x, n]),
+        "scatter": (ac.ops.multiply(scattered, scattered), [v, n]),
+        "cross_entropy": (ac.ops.cross_entropy(x, m), [x, m]),
+        "under a guard": (
+            ac.compute((5, 4), lambda i, j: ac.if_then_else(i < 3, x[n[i], j] * v[i, j], 1.0)),
+            [x, n, v],
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "scatter", "cross_entropy", "under a guard"])
+def test_places_that_are_data(name: str) -> None:
+    loss, inputs = _of_data()[name]
+    rng = np.random.default_rng(4)
+    arrays = [
+        rng.uniform(-1, 1, t.shape) if t.dtype.is_float else rng.integers(0, 4, t.shape)
+        for t in inputs
+    ]
+    check_gradient(loss, inputs, arrays, [t for t in inputs if t.dtype.is_float], rng)

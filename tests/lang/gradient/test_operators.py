@@ -123,6 +123,7 @@ CASES: dict[str, tuple[Definition, Sequence[tuple[int, ...]]]] = {
     "reflect_pad": (lambda x: ac.ops.reflect_pad(x, (1, 2), (2, 3)), [(3, 4)]),
     "resize2d_nearest": (lambda x: ac.ops.resize2d_nearest(x, (6, 5)), [(1, 3, 4, 2)]),
     "resize2d_bilinear": (lambda x: ac.ops.resize2d_bilinear(x, (6, 5)), [(1, 3, 4, 2)]),
+    "sort": (ac.ops.sort, [(3, 5)]),
 }  # fmt: skip
 """The operator, and the shapes of its arguments, which are drawn from 0.1 to 1.1."""
 
