@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
@@ -122,6 +123,8 @@ class _Reverse:
         return needed
 
     def _is_wanted(self, load: Load, needed: set[Key]) -> bool:
+        if not isinstance(load.buffer, OwnedBuffer):
+            return False  # a value of `ac.let`
         owner = owner_of(load)
         return not owner.is_fixed and owner.dtype.is_float and key_of(owner) in needed
 
@@ -150,6 +153,12 @@ class _Reverse:
         adjoints = [self._adjoint(output) for output in outputs]
         if all(adjoint is None for adjoint in adjoints):
             return
+        if op.scan is not None:
+            raise LanguageError(
+                f"ac.gradient: '{op.name}' is a scan, which has no derivative here; mark it by "
+                "ac.stop_gradient, or write sums over its steps"
+            )
+        held, op = self._split_lets(op)
         named = op.with_bodies(self._with_unique_names)
         place = {place.axis: place.index for place in named.places}
         here = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
@@ -169,6 +178,32 @@ class _Reverse:
                 found[key] = add(found[key], share.value) if key in found else share.value
         for (load, guards), value in found.items():
             self._gather(op, Flow(load, guards, value), flow)
+        for tensor in reversed(held):
+            assert tensor.definition is not None
+            self._flow_through(tensor.definition)
+
+    def _split_lets(self, op: ComputeOp) -> tuple[list[Tensor], ComputeOp]:
+        """Return a tensor for each value of `ac.let`, and the computation that reads these."""
+        held: dict[str, Tensor] = {}
+        here = tuple(Var(axis.name) for axis in op.axes)
+
+        def rule(node: Node) -> Node | None:
+            tensor = held.get(node.buffer.name) if isinstance(node, Load) else None
+            return None if tensor is None else Load(self._stages.buffer(tensor), here)
+
+        for temporary in op.temporaries:
+            name, dtype = temporary.buffer.name, temporary.buffer.dtype
+            buffer = Buffer(name, op.buffer.shape, dtype)
+            value = rewrite(temporary.value, rule)
+            part = ComputeOp(name, buffer, op.axes, (), None, value)
+            held[name] = tensor = Tensor(buffer, part, has_auto_name=True)
+            self._tensors = {**self._tensors, key_of(tensor): tensor}
+            if any(self._is_wanted(load, self._needed) for load in part.loads):
+                self._needed.add(key_of(tensor))
+        bodies = [rewrite(body, rule) for body in op.bodies]
+        pairs = zip(op.more, bodies[1:], strict=True)
+        more = tuple(replace(output, body=body) for output, body in pairs)
+        return [*held.values()], replace(op, body=bodies[0], more=more, temporaries=())
 
     def _differentiation(self, op: ComputeOp) -> Differentiation:
         return Differentiation(op.name, lambda load: self._is_wanted(load, self._needed))
@@ -219,7 +254,7 @@ class _Reverse:
         """Return `body` with loads whose buffers have names of their own."""
 
         def rule(node: Node) -> Node | None:
-            if isinstance(node, Load):
+            if isinstance(node, Load) and isinstance(node.buffer, OwnedBuffer):
                 return Load(self._stages.buffer(owner_of(node)), node.indices)
             return None
 
@@ -233,7 +268,7 @@ def find_view(tensor: Tensor) -> Expr | None:
     others at once: the derivative of a padded tensor is not computed in its margins.
     """
     op = tensor.definition
-    if op is None or op.reduce_axes or op.more:
+    if op is None or op.reduce_axes or op.more or op.scan is not None or op.temporaries:
         return None
     return op.body if _is_choice(op.body) else None
 

@@ -113,6 +113,12 @@ def _pow(args: tuple[Expr, ...], y: Expr, g: Expr) -> tuple[Expr, ...]:
     return times(times(g, exponent), lower), of_exponent
 
 
+def _copysign(args: tuple[Expr, ...], y: Expr, g: Expr) -> tuple[Expr, ...]:
+    size, nothing = args[0], zero(dtype_of(g))
+    is_zero = Compare(CompareOp.EQ, size, _number(0, size))
+    return choose(is_zero, nothing, times(g, divide(y, size))), nothing
+
+
 def _remainder(args: tuple[Expr, ...], y: Expr, g: Expr) -> tuple[Expr, ...]:
     """y is a - n b with a whole n, so it falls by n, (a - y) / b, with b."""
     dividend, divisor = args
@@ -140,6 +146,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "floor": lambda x, y, g: (zero(dtype_of(g)),),
     "ceil": lambda x, y, g: (zero(dtype_of(g)),),
     "round": lambda x, y, g: (zero(dtype_of(g)),),
+    "trunc": lambda x, y, g: (zero(dtype_of(g)),),
+    "copysign": _copysign,
     "floor_divide": lambda x, y, g: (zero(dtype_of(g)), zero(dtype_of(g))),
     "pow": _pow,
     "fmod": _remainder,

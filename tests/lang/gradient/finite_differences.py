@@ -24,7 +24,7 @@ def tensors_of(dag: ComputeDAG) -> dict[str, Tensor]:
     tensors = {buffer.name: Tensor(buffer) for buffer in dag.inputs}
 
     def rule(node: Node) -> Node | None:
-        if isinstance(node, Load):
+        if isinstance(node, Load) and node.buffer.name in tensors:
             return tensors[node.buffer.name][node.indices].expr
         return None
 
