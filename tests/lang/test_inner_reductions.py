@@ -91,7 +91,7 @@ def test_conditions_values_and_outputs() -> None:
 
     first, second = ac.compute_tuple(8, body, ["f", "g"])
     norm = np.sqrt((VALUES["A"] ** 2).sum(1))
-    expected: Array = np.where((VALUES["A"] > 2).any(1), norm**2, -norm)
+    expected: Any = np.where((VALUES["A"] > 2).any(1), norm**2, -norm)
     dag = ac.ComputeDAG([A, first, second])
     for way, (f, g) in everywhere(dag, [VALUES["A"]]):
         np.testing.assert_allclose(f, expected, 1e-4, err_msg=way)
