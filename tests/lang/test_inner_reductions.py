@@ -94,7 +94,7 @@ def test_conditions_values_and_outputs() -> None:
     expected: Any = np.where((VALUES["A"] > 2).any(1), norm**2, -norm)
     dag = ac.ComputeDAG([A, first, second])
     for way, (f, g) in everywhere(dag, [VALUES["A"]]):
-        np.testing.assert_allclose(f, expected, 1e-4, err_msg=way)
+        np.testing.assert_allclose(f, expected, 1e-4, err_msg=way)  # pyright: ignore[reportUnknownArgumentType]
         np.testing.assert_array_equal(g, VALUES["A"].max(1))
 
 
