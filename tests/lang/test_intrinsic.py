@@ -86,7 +86,7 @@ def _data() -> tuple[list[Any], list[Any]]:
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (5, 37)).astype(np.float32)
     n = rng.integers(-9, 9, 37).astype(np.int32)
-    y = soft_sign(np.exp2(x.astype(np.float64)), n * 2 + 1.0)
+    y: Any = soft_sign(np.exp2(x.astype(np.float64)), (n * 2).astype(np.float64) + 1.0)
     return [x, n], [y, soft_sign(y, np.full_like(y, 2.0)).sum(1)]
 
 
