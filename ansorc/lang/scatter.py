@@ -13,7 +13,8 @@ from ansorc.ir.expr import Var, dtype_of
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Place
-from ansorc.lang.define import compute, number_reduce_axes, without_reduce_axes
+from ansorc.lang.define import compute
+from ansorc.lang.inner_reductions import number_reduce_axes, without_reduce_axes
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import AutoName, check_tensor_name, stage_name
 from ansorc.lang.reduction import Axes, ReduceAxis, as_reduce_axes
@@ -122,7 +123,9 @@ def _of_axes(
             "out to scatter whole tensors"
         )
     places = [as_scalar(each) for each in indices]
-    return axes, places, value if callable(value) else _constant(name, value)
+    if isinstance(value, Scalar) or not callable(value):  # an element refuses to be called
+        return axes, places, _constant(name, value)
+    return axes, places, value
 
 
 def _constant(name: str, value: Terms) -> _Value:

@@ -61,7 +61,7 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
         made = candidate.stage(name)
         is_again = _is_repeated(candidate.state, made) or repeats_work(candidate.state, made)
-        if may_repeat or not is_again:
+        if (may_repeat and stage.op.scan is None) or not is_again:
             placed.append(candidate)
     return placed
 
@@ -123,8 +123,8 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
 
 
 def _may_be_inlined(partial: PartialSketch, stage: Stage) -> bool:
-    """Return whether a stage is no reduction, and its readers would not repeat too much of it."""
-    if stage.op.combiner is not None:
+    """Return whether a stage has plain elements, and its readers would not repeat too much."""
+    if stage.op.combiner is not None or stage.op.scan is not None:
         return False
     reads = sum(len(set(reads_of(r.op, stage.op))) for r in partial.state.readers(stage.name))
     return reads <= 1 or reads * sum(sizes_of(stage.op)) <= MOST_INLINED
@@ -277,7 +277,7 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
         if isinstance(stage.attach, Root):
             loops = parallel_loops(partial, stage)
             choices += [ParallelLoops(stage.name, loops)] if loops else []
-        if not stage.is_inlined and stage.op.reduce_axes:
+        if not stage.is_inlined and (stage.op.reduce_axes or stage.op.scan is not None):
             choices.append(UnrollLimit(stage.name, unroll_limits))
     return partial.sketch(tuple(choices))
 
