@@ -12,6 +12,7 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.interpret import interpret
+from ansorc.ir.node import Node, rewrite
 from ansorc.ir.passes.insert_checks import insert_checks
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import substitute
@@ -52,8 +53,7 @@ def loop_program(dag: Definition) -> Function:
 
     Of lowering a schedule it shares only `update`.
     """
-    nests = tuple(_nest(op) for op in dag.ops)
-    body: Stmt = nests[0] if len(nests) == 1 else Seq(nests)
+    body = _sequence([_nest(op) for op in dag.ops])
     given = {buffer.name for buffer in dag.params}
     for buffer in (buffer for op in reversed(dag.ops) for buffer in op.buffers):
         if buffer.name not in given:
@@ -110,12 +110,36 @@ def _scan(op: ComputeOp, scan: Scan) -> Stmt:
     return _loops((*others, Axis(scan.axis, extent)), element)
 
 
+def _scan(op: ComputeOp, scan: Scan) -> Stmt:
+    """Return the steps of a scan, one after another, with loops over the other axes in each."""
+    (along,) = (axis for axis in op.axes if axis.name == scan.axis)
+    step, first = Var(along.name), along.extent - 1 if scan.is_reversed else 0
+    place = along.extent - 1 - step if scan.is_reversed else step
+
+    def load_state(node: Node) -> Node | None:
+        if isinstance(node, Load) and isinstance(node.buffer, StateBuffer):
+            number = node.buffer.output
+            before = Load(op.buffers[number], node.indices)
+            return Select(compare(CompareOp.EQ, step, const(first)), scan.inits[number], before)
+        return None
+
+    bodies = [rewrite(body, load_state) for body in op.bodies]
+    indices = tuple(Var(axis.name) for axis in op.axes)
+    element = stores(op.buffers, indices, bodies)
+    others = _loops([axis for axis in op.axes if axis is not along], _sequence(element))
+    return _loops([along], substitute(others, {along.name: place}))
+
+
 def _scatter(op: ComputeOp) -> Stmt:
     """Return the loops that combine each term of a scatter with the element at its place."""
     places = {place.axis: place.index for place in op.places}
     indices = tuple(places.get(axis.name, Var(axis.name)) for axis in op.axes)
     free = [axis for axis in op.axes if axis.name not in places]
     return _loops((*op.reduce_axes, *free), update(op, op.buffers, indices, op.bodies))
+
+
+def _sequence(stmts: Sequence[Stmt]) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
 
 
 def _loops(axes: Sequence[Axis], body: Stmt) -> Stmt:
