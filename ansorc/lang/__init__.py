@@ -85,7 +85,7 @@ from ansorc.lang.scalar import (
     truncated_divide,
 )
 from ansorc.lang.scalar_type import Scalar
-from ansorc.lang.scan import ScanSteps, scan
+from ansorc.lang.scan import ScanSteps, State, scan
 from ansorc.lang.scatter import scatter
 from ansorc.lang.tensor import Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
@@ -101,6 +101,7 @@ __all__ = [
     "Reduction",
     "Scalar",
     "ScanSteps",
+    "State",
     "Tensor",
     "TupleReducer",
     "TupleReduction",

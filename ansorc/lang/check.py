@@ -105,11 +105,14 @@ def _check_scan(op: ComputeOp) -> None:
                 f"'{op.name}' begins with a value that depends on '{op.scan_axis}', along which "
                 "it is a scan"
             )
+    along = [axis.name for axis in op.axes].index(op.scan_axis)
     for load in states:
-        if load not in op.state_loads:
+        is_before = len(load.indices) == len(op.axes) and load.indices[along] == op.scan.before
+        inner = [n for n in walk(load) if isinstance(n, Load) and isinstance(n.buffer, StateBuffer)]
+        if not is_before or len(inner) > 1:
             raise LanguageError(
                 f"'{op.name}' reads its state at {expr_text(load)}; a scan reads the one before, "
-                f"{expr_text(op.state_loads[0])}"
+                f"{expr_text(op.state_loads[0])}, or that of another place that no state gives"
             )
 
 

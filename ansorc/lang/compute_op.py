@@ -12,6 +12,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.substitute import substitute
 from ansorc.lang.reducer import Reducer
 
 
@@ -287,13 +288,34 @@ class ComputeOp:
             for output, buffer in enumerate(self.buffers)
         )
 
+    @cached_property
+    def mixed_axes(self) -> frozenset[str]:
+        """The axes of a scan along which a step reads states of other places than its own."""
+        loads = (node for node in self.nodes() if isinstance(node, Load))
+        return frozenset(
+            axis.name
+            for load in loads
+            if isinstance(load.buffer, StateBuffer)
+            for axis, index in zip(self.axes, load.indices, strict=True)
+            if axis.name != self.scan_axis and index != Var(axis.name)
+        )
+
     def with_states(self, states: Sequence[Expr]) -> ComputeOp:
-        """Return the scan with `states` in the place of its results one step before."""
+        """Return the scan with `states` in the place of its results one step before.
+
+        They are given for its own place; other places are put in for the axes.
+        """
+        own = self.state_loads
 
         def rule(node: Node) -> Node | None:
-            if isinstance(node, Load) and isinstance(node.buffer, StateBuffer):
-                return states[node.buffer.output]
-            return None
+            if not isinstance(node, Load) or not isinstance(node.buffer, StateBuffer):
+                return None
+            state = states[node.buffer.output]
+            if node.indices == own[node.buffer.output].indices:
+                return state
+            pairs = zip(self.axes, node.indices, strict=True)
+            places = {axis.name: i for axis, i in pairs if axis.name != self.scan_axis}
+            return substitute(state, places)
 
         return self.with_bodies(lambda body: rewrite(body, rule))
 

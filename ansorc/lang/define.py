@@ -8,12 +8,12 @@ from typing import overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Operand, Var, dtype_of
+from ansorc.ir.expr import Expr, Load, Operand, Var, dtype_of
 from ansorc.ir.node import Node, rewrite
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
-from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan
+from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan, StateBuffer
 from ansorc.lang.hints import Hints, as_hints
 from ansorc.lang.inner_reductions import (
     InnerReductions,
@@ -32,6 +32,7 @@ from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
+from ansorc.lang.scan_reductions import write_out_reductions
 from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import Tensor, extents_of
 from ansorc.lang.whole import Whole
@@ -240,24 +241,41 @@ def _scan_op(
         raise LanguageError(
             f"'{names[0]}' is a scan along '{steps.axis}', which is none of its axes ({listed})"
         )
-    bodies = with_extent(steps, along.extent)
-    for body in (*steps.inits, *bodies):
-        without_reduce_axes(names[0], body, {})
+    inner = InnerReductions(names[0], space, {})
+    inits, bodies = (
+        [without_reduce_axes(names[0], inner.take_out(expr), {}) for expr in exprs]
+        for exprs in (
+            steps.inits,
+            (write_out_reductions(names[0], body) for body in with_extent(steps, along.extent)),
+        )
+    )
     shape = tuple(axis.extent for axis in space)
     first, *more = (
         Output(Buffer(name, shape, dtype_of(body)), body)
         for name, body in zip(names, bodies, strict=True)
     )
-    scan = Scan(steps.axis, steps.inits, steps.is_reversed)
+    scan = Scan(steps.axis, tuple(inits), steps.is_reversed)
     op = ComputeOp(
         names[0], first.buffer, space, (), None, first.body, hints, tuple(more), scan=scan
     )
     states = {id(var): load for var, load in zip(steps.states, op.state_loads, strict=True)}
 
     def rule(node: Node) -> Node | None:
-        if isinstance(node, StateVar) and id(node) not in states:
+        place = isinstance(node, Load) and isinstance(node.buffer, StateBuffer)
+        is_own = id(node) in states or (place and any(node.buffer is p for p in steps.places))
+        if (place or isinstance(node, StateVar)) and not is_own:
             raise LanguageError(f"'{names[0]}' uses a state of another scan; read its tensor")
-        return states.get(id(node))
+        if not isinstance(node, Load) or not isinstance(node.buffer, StateBuffer):
+            return states.get(id(node))
+        own = op.state_loads[node.buffer.output]
+        if len(node.indices) != len(own.indices) - 1:
+            raise LanguageError(
+                f"'{names[0]}' reads a state at {len(node.indices)} indices, but has "
+                f"{len(own.indices) - 1} axes besides '{steps.axis}'; give one for each"
+            )
+        along = [axis.name for axis in op.axes].index(steps.axis)
+        others = node.indices[:along], node.indices[along:]
+        return Load(own.buffer, (*others[0], own.indices[along], *others[1]))
 
     return with_shared_values(op.with_bodies(lambda body: rewrite(body, rule)))
 

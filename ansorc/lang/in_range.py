@@ -28,15 +28,16 @@ def check_reads_in_range(op: ComputeOp) -> None:
 
     Affine indices are decided exactly. Others, and those in an arm of `if_then_else`, are decided
     by trying all values of the axes that matter, if these are few. Indices that depend on the
-    contents of tensors are not decided. What a scan reads of itself is right by construction.
+    contents of tensors are not decided. The step before is right by construction.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
     indices = [place.index for place in op.places]
     for expr in (*indices, *op.parts, *op.inits):
         for load, guards in _find_guarded_loads(expr, ()):
-            if isinstance(load.buffer, StateBuffer):
-                continue
             for dimension, index in enumerate(load.indices):
+                is_state = isinstance(load.buffer, StateBuffer)
+                if is_state and op.axes[dimension].name == op.scan_axis:
+                    continue
                 _Read(op.name, load, dimension, index).check(guards, ranges)
     for place in op.places:
         dimension = [axis.name for axis in op.axes].index(place.axis)

@@ -107,7 +107,7 @@ def _scan(op: ComputeOp, scan: Scan) -> Stmt:
     )
     others = [axis for axis in op.axes if axis.name != scan.axis]
     element = If(compare(CompareOp.EQ, step, const(0)), first, next_)
-    return _loops((*others, Axis(scan.axis, extent)), element)
+    return _loops((Axis(scan.axis, extent), *others), element)
 
 
 def _scatter(op: ComputeOp) -> Stmt:

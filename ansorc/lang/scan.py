@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import CompareOp as Op
-from ansorc.ir.expr import Expr, Select, Var, compare, const
+from ansorc.ir.expr import Expr, Load, Operand, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.let import write_lets_out
 from ansorc.lang.literal import as_list, as_number, as_truth, short_text, takes
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
@@ -29,16 +30,18 @@ class StateVar(Var):
 
 
 class State(Scalar):
-    """A state of the step before, at the place that is computed."""
+    """A state of the step before, at the place that is computed; `state[…]` is that of another."""
 
-    __slots__ = ()
+    __slots__ = ("places",)
 
-    def __getitem__(self, indices: object) -> NoReturn:
-        """Refuse to be indexed: other places have other states."""
-        raise LanguageError(
-            "the state of a scan is that of the place that is computed; it has no indices "
-            f"({short_text(indices)}): a step that needs the states of other places is not a scan"
-        )
+    def __init__(self, var: StateVar, places: StateBuffer) -> None:
+        super().__init__(var)
+        self.places = places
+
+    def __getitem__(self, indices: ScalarLike | tuple[ScalarLike, ...]) -> Scalar:
+        """Return the state of another place, given by the indices but that of the scan."""
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return Scalar(Load(self.places, tuple(_place(index) for index in given)))
 
 
 Step: TypeAlias = Callable[[State], ScalarLike]
@@ -62,6 +65,8 @@ class ScanSteps(Whole):
     bodies: tuple[Expr, ...]
     """The states after a step; those before it are the variables `states`."""
     is_reversed: bool
+    places: tuple[StateBuffer, ...]
+    """What loads of states of other places read, for each state, by all indices but the axis."""
 
     def advice(self) -> str:
         many = "compute_tuple" if len(self.bodies) > 1 else "compute"
@@ -109,9 +114,11 @@ def scan(
         running = ac.compute((m, n), lambda i, t: ac.scan(0.0, lambda s: s + A[i, t], axis=t))
 
     In a `compute_tuple`, `init` is a tuple, and `step` takes as many states and returns as many.
-    A number as `init` has the dtype that the step makes of it. Sums, products, extremes, and steps
-    `a * state + b` may be computed in blocks, so floats are rounded in another order. Raise
-    LanguageError on other arguments, and on a step that does not return the dtypes of its states.
+    The state is that of the place that is computed; `state[j, …]` is that of another place, with
+    an index for each axis but that of the scan. A number as `init` has the dtype that the step
+    makes of it. Sums, products, extremes, and steps `a * state + b` may be computed in blocks, so
+    floats are rounded in another order. Raise LanguageError on other arguments, and on a step that
+    does not return the dtypes of its states.
     """
     name = _axis_name(axis)
     given = as_list(init)
@@ -125,7 +132,11 @@ def scan(
     is_reversed = as_truth(reverse, "reverse= of a scan")
     inits = _inits(firsts, step, name)
     states = tuple(StateVar(f"state{n}", value.dtype) for n, value in enumerate(inits))
-    results = _results(step(*map(State, states)), len(states), name)
+    places = tuple(
+        StateBuffer(var.name, (), var.dtype, output=number) for number, var in enumerate(states)
+    )
+    given_states = map(State, states, places)
+    results = _results(step(*given_states), len(states), name)
     bodies = tuple(
         write_lets_out(as_scalar(result, state.dtype).expr)
         for result, state in zip(results, states, strict=True)
@@ -135,8 +146,9 @@ def scan(
     if is_exclusive:
         bodies = _one_step_later(bodies, states, name, is_reversed=is_reversed)
     return ScanSteps(
-        name, tuple(write_lets_out(v.expr) for v in inits), states, bodies, is_reversed
-    )
+        name, tuple(write_lets_out(v.expr) for v in inits), states, bodies, is_reversed,
+        places,
+    )  # fmt: skip
 
 
 def with_extent(steps: ScanSteps, extent: int) -> tuple[Expr, ...]:
@@ -228,3 +240,12 @@ def _one_step_later(
         else:
             later.append(Select(is_first, state, substitute(body, before)))
     return tuple(later)
+
+
+def _place(index: object) -> Expr:
+    """Return the index of another place; raise LanguageError unless it is an integer."""
+    if isinstance(index, (Scalar, Operand)) or as_number(index) is not None:
+        place = as_scalar(index)
+        if place.dtype.is_integer:
+            return place.astype("int64").expr
+    raise LanguageError(f"a state is read at {short_text(index)}; give an integer for each axis")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, binary, const, dtype_of
+from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, binary, const, dtype_of
 from ansorc.ir.node import Node, walk
-from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.compute_op import Combiner, ComputeOp, StateBuffer
 
 _COMBINERS = {
     BinaryOp.ADD: Combiner.SUM,
@@ -95,8 +95,12 @@ def find_linear(body: Expr, state: Expr) -> Linear | None:
 
 
 def depends(expr: Expr, state: Expr) -> bool:
-    """Return whether `expr` contains `state`."""
-    return any(node == state for node in walk(expr))
+    """Return whether `expr` contains `state`, or a state of another place."""
+    return any(node == state or _is_of_a_place(node) for node in walk(expr))
+
+
+def _is_of_a_place(node: Node) -> bool:
+    return isinstance(node, Load) and isinstance(node.buffer, StateBuffer)
 
 
 def accumulation_of(op: ComputeOp) -> Accumulation | None:

@@ -117,11 +117,12 @@ def _region(
         for columns in (indices[b.name] for b in source.buffers if b.name in indices):
             for box, column in zip(boxes, columns, strict=True):
                 box += [_index_box(index, axes, ranges) for index in column]
+    mixed = () if source.scan is None else source.mixed_axes
     for place in source.places:  # terms go anywhere along it
         boxes[[axis.name for axis in source.axes].index(place.axis)] = [IndexBounds(None, None)]
     return tuple(
         IndexBounds(Linear(), axis.extent)  # each step needs all before it
-        if axis.name == source.scan_axis
+        if axis.name == source.scan_axis or axis.name in mixed
         else _hull(box, axis.extent)
         for box, axis in zip(boxes, source.axes, strict=True)
     )

@@ -14,7 +14,7 @@ from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, c
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import Allocate, If, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.update import stores, update, with_temporaries
@@ -24,8 +24,16 @@ from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_limits, find_needs
-from ansorc.schedule.placed import Placed, axis_values_of, minus
-from ansorc.schedule.scan_state import ScanStates, advance, first_step, states_of
+from ansorc.schedule.nest_loops import make_loop, sequence, stages_ahead, starts_threads
+from ansorc.schedule.placed import Placed, axis_values_of, is_at_once, minus
+from ansorc.schedule.scan_state import (
+    ScanStates,
+    advance,
+    first_step,
+    last_step,
+    renew,
+    states_of,
+)
 from ansorc.schedule.scattered import (
     adds_atomically,
     initial_loops,
@@ -37,15 +45,6 @@ from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
-
-_KINDS = {
-    Mark.NONE: LoopKind.SERIAL,
-    Mark.PARALLEL: LoopKind.PARALLEL,
-    Mark.VECTORIZE: LoopKind.VECTORIZED,
-    Mark.UNROLL: LoopKind.UNROLLED,
-    Mark.BIND: LoopKind.BOUND,
-    Mark.MATRIX: LoopKind.MATRIX,
-}
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
@@ -128,7 +127,7 @@ class Nests:
     def _has_threads(self) -> bool:
         """Return whether a stage may start threads inside."""
         return any(
-            _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
+            starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
 
     def _lows(self, stage: Stage, *, is_shared: bool) -> tuple[Expr, ...]:
@@ -179,24 +178,24 @@ class Nests:
         if first.thread.startswith("threadIdx") and isinstance(var, Var):
             self.threads = {**was_in, first.thread: (var.name, as_int(first.extent))}
         was_threaded, was_in_block = self.is_threaded, self.is_in_block
-        self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
+        self.is_threaded = was_threaded or (starts_threads(first) and isinstance(var, Var))
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
         nests = [(inner, self.nest(inner)) for inner in inside]
         stmt = self._loops(placed, start + 1, unrolled, body, end)
-        stmt = _sequence(*(nest for _, nest in nests), stmt)
+        stmt = sequence(*(nest for _, nest in nests), stmt)
         for inner, _ in reversed(nests):
             for buffer in reversed(self.placed[inner.name].buffers):
                 stmt = Allocate(buffer, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
-        return _loop(
+        return make_loop(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
-            stages=_stages(placed.stage, inside),
+            stages=stages_ahead(placed.stage, inside),
         )
 
     def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
@@ -205,11 +204,11 @@ class Nests:
 
         def inner() -> Stmt:
             update = self._updates(placed, start, unrolled)
-            initial = [] if _is_at_once(placed) else self._initial(placed, start)
+            initial = [] if is_at_once(placed) else self._initial(placed, start)
             first = first_pass(placed.stage.iterators[reduce:start], placed.leaves)
             if first is not None:
-                initial = [If(first, _sequence(*initial))]
-            return _sequence(*initial, update)
+                initial = [If(first, sequence(*initial))]
+            return sequence(*initial, update)
 
         return self._loops(placed, reduce, unrolled, inner, end=start)
 
@@ -225,9 +224,17 @@ class Nests:
                 placed, values, guards, advance(states, placed.leaves, results, bodies)
             )
 
-        stmt = _sequence(
-            *self._initial(placed, first, states), self._loops(placed, first, unrolled, step)
+        def steps() -> Stmt:
+            stmt = self._loops(placed, turn, unrolled, step)
+            return sequence(stmt, *self._initial(placed, turn, states, is_again=True))
+
+        turn = last_step(placed.stage) + 1
+        loops = (
+            self._loops(placed, first, unrolled, steps, end=turn)
+            if placed.stage.op.mixed_axes
+            else self._loops(placed, first, unrolled, step)
         )
+        stmt = sequence(*self._initial(placed, first, states), loops)
         for buffer in reversed(states.buffers):
             stmt = Allocate(buffer, stmt)
         return stmt
@@ -299,8 +306,18 @@ class Nests:
             return None
         return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
-    def _initial(self, placed: Placed, reduce: int, states: ScanStates | None = None) -> list[Stmt]:
-        """Return the statements that store the identities, or first states, with their loops."""
+    def _initial(
+        self,
+        placed: Placed,
+        reduce: int,
+        states: ScanStates | None = None,
+        *,
+        is_again: bool = False,
+    ) -> list[Stmt]:
+        """Return the statements that store the identities, with their own loops.
+
+        Or the first `states` of a scan; with `is_again` those for its next step.
+        """
         op = placed.stage.op
         leaves = dict(placed.leaves)
         space_loops = initial_loops(placed.stage, reduce)
@@ -308,12 +325,14 @@ class Nests:
             is_scattered = placed.stage.position(iterator.name) is None and iterator.extent != 1
             if isinstance(leaves[iterator.name], Var) or is_scattered:
                 leaves[iterator.name] = self._fresh(iterator)
-        if states is not None:
+        if states is not None and not is_again:
             steps = [it.name for it in placed.stage.iterators if it.kind is AxisKind.SCAN]
             leaves |= dict.fromkeys(steps, const(0))
         values, guards = axis_values_of(placed, leaves)
-        space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
-        if states is None:
+        space = [guard for guard in guards if is_again or guard.kind is AxisKind.SPACE]
+        if states is not None and is_again:
+            first = renew(states, leaves, (placed.buffers, self._store_indices(placed, values)))
+        elif states is None:
             indices = self._store_indices(placed, values)
             first = stores(placed.buffers, indices, op.identities)
         else:
@@ -323,7 +342,7 @@ class Nests:
         for store in first:
             stmt = self._guard(placed, values, space, store)
             for iterator in reversed(space_loops):
-                stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
+                stmt = make_loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
             nests.append(stmt)
         return nests
 
@@ -387,8 +406,8 @@ class Nests:
         indices = self._store_indices(placed, values)
 
         def finish(results: Sequence[Expr]) -> Stmt:
-            if _is_at_once(placed):
-                stmt = _sequence(*stores(placed.buffers, indices, results))
+            if is_at_once(placed):
+                stmt = sequence(*stores(placed.buffers, indices, results))
             else:
                 stmt = update(op, placed.buffers, indices, results)
             return self._guard(placed, values, space, stmt)
@@ -465,32 +484,3 @@ class Nests:
         for other in needed[1:]:
             condition = Binary(Op.AND, condition, other)
         return If(condition, stmt)
-
-
-def _is_at_once(placed: Placed) -> bool:
-    """Return whether threads reduce all terms together, one term each."""
-    reduce = [it for it in placed.stage.iterators if it.kind is AxisKind.REDUCE]
-    moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
-    return len(moving) == 1 and moving[0].mark is Mark.BIND
-
-
-def _stages(stage: Stage, inside: Sequence[Stage]) -> int:
-    """Return how many iterations ahead the stages `inside` a loop of `stage` are copied."""
-    is_shared = any(inner.scope == "shared" for inner in inside)
-    return dict(stage.pragmas).get("async_stages", 0) if is_shared else 0
-
-
-def _starts_threads(iterator: Loop) -> bool:
-    return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
-
-
-def _sequence(*stmts: Stmt) -> Stmt:
-    return stmts[0] if len(stmts) == 1 else Seq(stmts)
-
-
-def _loop(iterator: Loop, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
-    if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
-        return body
-    kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
-    stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
-    return For(var, as_int(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)

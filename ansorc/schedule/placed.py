@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Binary, Expr, binary, const
+from ansorc.ir.expr import Binary, Expr, Var, binary, const
 from ansorc.ir.expr import BinaryOp as Op
-from ansorc.schedule.stage import Stage
+from ansorc.schedule.stage import AxisKind, Mark, Stage
 from ansorc.schedule.values import SplitPredicate, iterator_values, plus
 
 
@@ -43,3 +43,10 @@ def minus(value: Expr, low: Expr) -> Expr:
     if isinstance(value, Binary) and value.op is Op.ADD and value.left is low:
         return value.right
     return binary(Op.SUB, value, low)
+
+
+def is_at_once(placed: Placed) -> bool:
+    """Return whether threads reduce all terms together, one term each."""
+    reduce = [it for it in placed.stage.iterators if it.kind is AxisKind.REDUCE]
+    moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
+    return len(moving) == 1 and moving[0].mark is Mark.BIND

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Load, const
+from ansorc.ir.expr import Expr, Indices, Load, const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, Seq, Stmt, Store
 from ansorc.lang.compute_op import StateBuffer
-from ansorc.schedule.stage import AxisKind, Stage
+from ansorc.schedule.stage import AxisKind, Loop, Stage
 from ansorc.schedule.values import as_int, iterator_values
 
 
@@ -48,13 +48,18 @@ class ScanStates:
         return [Load(buffer, indices) for buffer in self.buffers]
 
     def put_in(self, values: Sequence[Expr], leaves: Mapping[str, Expr]) -> list[Expr]:
-        """Return `values` with the states at a place where they read the step before."""
-        states = self.loads(leaves)
+        """Return `values`, of the loops `leaves`, with states where they read the step before.
+
+        Along mixed axes all states are held, so the index is that of the read.
+        """
+        op, own = self.stage.op, dict(zip(self.inside, self.indices(leaves), strict=True))
 
         def rule(node: Node) -> Node | None:
-            if isinstance(node, Load) and isinstance(node.buffer, StateBuffer):
-                return states[node.buffer.output]
-            return None
+            if not isinstance(node, Load) or not isinstance(node.buffer, StateBuffer):
+                return None
+            places = {a.name: i for a, i in zip(op.axes, node.indices, strict=True)}
+            indices = (places[n] if n in op.mixed_axes else own[n] for n in self.inside)
+            return Load(self.buffers[node.buffer.output], tuple(indices))
 
         return [rewrite(value, rule) for value in values]
 
@@ -95,9 +100,13 @@ def advance(
 ) -> Stmt:
     """Return one step: the states become `values`, and are stored in `results`, at their place.
 
-    If there are several states, all are computed into scalars before any is stored.
+    If there are several states, all are computed into scalars before any is stored. Where other
+    places read the states, these are renewed after the step (`renew`).
     """
     buffers, place = results
+    if states.stage.op.mixed_axes:
+        made = tuple(Store(b, place, v) for b, v in zip(buffers, values, strict=True))
+        return made[0] if len(made) == 1 else Seq(made)
     held = [Buffer(f"{b.name}.next", (), b.dtype, Scope.LOCAL) for b in buffers]
     stmts: list[Stmt] = []
     if len(buffers) > 1:
@@ -111,3 +120,31 @@ def advance(
     for scalar in reversed(held) if len(buffers) > 1 else ():
         stmt = Allocate(scalar, stmt)
     return stmt
+
+
+def renew(
+    states: ScanStates, leaves: Mapping[str, Expr], results: tuple[Sequence[Buffer], Indices]
+) -> list[Stmt]:
+    """Return the stores of a step's `results` as the states for the next one, at a place."""
+    buffers, place = results
+    pairs = zip(states.loads(leaves), buffers, strict=True)
+    return [Store(state.buffer, state.indices, Load(buffer, place)) for state, buffer in pairs]
+
+
+def last_step(stage: Stage) -> int:
+    """Return the place of the last loop along the axis of a scan."""
+    kinds = [loop.kind for loop in stage.iterators]
+    return len(kinds) - 1 - kinds[::-1].index(AxisKind.SCAN)
+
+
+def misplaced_loops(stage: Stage, loops: Sequence[Loop]) -> list[str]:
+    """Return which of `loops` would compute some states of a step only, before the next one."""
+    kinds = [loop.kind for loop in loops]
+    if not stage.op.mixed_axes or AxisKind.SCAN not in kinds:
+        return []
+    last = len(kinds) - 1 - kinds[::-1].index(AxisKind.SCAN)
+    return [
+        loop.name
+        for loop in loops[:last]
+        if any(part.axis in stage.op.mixed_axes for part in stage.parts[loop.name])
+    ]

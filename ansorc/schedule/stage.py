@@ -241,11 +241,13 @@ def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Loop, ..
 
     Those of its tensor run over `region`, but not along axes along which terms are scattered.
     """
-    space = tuple(
+    space = [
         Loop(axis.name, extent, _kind(op, axis), axis.name)
         for axis, extent in zip(op.axes, region, strict=True)
         if axis in op.loop_axes
-    )
+    ]
+    if op.scan is not None and op.mixed_axes:  # a step needs the states of all of them
+        space.sort(key=lambda loop: loop.axis in op.mixed_axes)
     reduce = (Loop(a.name, a.extent, AxisKind.REDUCE, a.name) for a in op.reduce_axes)
     return (*space, *reduce)
 

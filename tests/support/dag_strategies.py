@@ -394,6 +394,32 @@ def scan(chain: Chain) -> Tensor:
     )  # fmt: skip
 
 
+def mixing_scan(chain: Chain) -> Tensor:
+    """A scan whose steps read states of other places: neighbours, or all of them in a reduction."""
+    data, rank, draw = chain.last, len(chain.last.shape), chain.draw
+    along, across = draw(st.permutations(range(rank)))[:2]
+    extent, is_reversed = data.shape[across], draw(st.booleans())
+    k, is_reduced = ac.reduce_axis(extent, "k"), draw(st.booleans())
+
+    def others(i: Sequence[Scalar], place: Scalar) -> tuple[Scalar, ...]:
+        """The indices of a state: those of the element but the scan's, another one across."""
+        return tuple(place if d == across else i[d] for d in range(rank) if d != along)
+
+    def body(*i: Scalar) -> ac.ScanSteps:
+        def step(state: ac.State) -> Scalar:
+            if is_reduced:
+                return (
+                    ac.max(ac.minimum(state[others(i, k)], 9) - (k % 2).astype(chain.dtype), axis=k)
+                    + data[i]
+                )
+            return ac.minimum(state[others(i, (i[across] + 1) % extent)], 9) + data[i] - state
+
+        first = ac.const(1, chain.dtype)
+        return ac.scan(first, step, i[along], reverse=is_reversed)
+
+    return ac.compute(data.shape, body, chain.name)
+
+
 def _chosen(chain: Chain, both: tuple[Tensor, ...]) -> Tensor:
     first, second = both if chain.draw(st.booleans()) else both[::-1]
     if chain.draw(st.booleans()):
@@ -436,6 +462,7 @@ MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
     (two_outputs, lambda chain: True),
     (tuple_reduction, lambda chain: _rank(chain) >= 1),
     (scan, lambda chain: _rank(chain) >= 1),
+    (mixing_scan, lambda chain: _rank(chain) >= 2),
     (extreme_place, lambda chain: _rank(chain) >= 1 and _is_exact(chain)),
 ]
 """The kinds of stages, and for which chains there is one."""

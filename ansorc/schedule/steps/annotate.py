@@ -154,6 +154,13 @@ class BindThread(Step):
         else:
             _require_space(self, state, iterator, "bound to a thread")
         self.require_markable(state, stage.iterators[position])
+        mixed = stage.op.mixed_axes if stage.op.scan is not None else frozenset[str]()
+        self.require(
+            state, f"the steps of '{stage.name}' read states that the threads of "
+            f"'{self.iterator}' make, which would wait for each other at each step; bind another "
+            "loop", (stage.name, self.iterator),
+            condition=all(part.axis not in mixed for part in stage.parts[self.iterator]),
+        )  # fmt: skip
         bound = replace(stage.iterators[position], mark=Mark.BIND, thread=self.thread)
         bound_loops = state.with_stage(stage.with_iterator(position, bound))
         # What the threads of a block share grows with the threads.

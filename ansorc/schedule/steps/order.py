@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import multiply
+from ansorc.schedule.scan_state import misplaced_loops
 from ansorc.schedule.stage import At, AxisKind, FuseRelation, Loop, Mark
 from ansorc.schedule.state import State, Step
 
@@ -104,6 +105,12 @@ class Reorder(Step):
             state, f"the steps of the scan '{self.stage}' would come in another order; keep the "
             f"loops along it in theirs, from the outside {', '.join(steps)}",
             *((self.stage, name) for name in steps), condition=steps == now,
+        )  # fmt: skip
+        outer = misplaced_loops(self.stage_of(state), after)
+        self.require(
+            state, f"each step of '{self.stage}' reads states of all places along "
+            f"{', '.join(outer)}, so these loops stay inside of its steps",
+            *((self.stage, name) for name in outer), condition=not outer,
         )  # fmt: skip
 
 

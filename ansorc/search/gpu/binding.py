@@ -93,10 +93,11 @@ def _bind(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> PartialS
 def _bind_scan(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with a thread for each row of a scan; a single row is left to one."""
     name, along = stage.name, stage.op.scan_axis
-    rows = [axis.name for axis in stage.op.axes if axis.name != along]
+    mixed = [axis.name for axis in stage.op.axes if axis.name in stage.op.mixed_axes]
+    rows = [axis.name for axis in stage.op.axes if axis.name not in {along, *mixed}]
     if not rows:
         return partial
-    partial, fused = partial.then(Reorder(name, (*rows, along))), rows[0]
+    partial, fused = partial.then(Reorder(name, (*rows, along, *mixed))), rows[0]
     if len(rows) > 1:
         fuse = Fuse(name, tuple(rows))
         partial, fused = partial.then(fuse), fuse.made

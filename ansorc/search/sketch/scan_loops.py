@@ -34,6 +34,8 @@ CACHE_SHARE = 4
 def reorder_scan(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the loops of an untouched scan in order, divided at root."""
     op = stage.op
+    if op.mixed_axes:
+        return _reorder(partial, stage.name, _steps_outside(op))
     beside = find_axis_beside(op)
     others = [a.name for a in op.axes if a.name != op.scan_axis]
     if beside is None:
@@ -54,10 +56,19 @@ def mark_scan(partial: PartialSketch, stage: Stage) -> PartialSketch:
     last = stage.iterators[-1]
     if last.kind is not AxisKind.SPACE or last.mark is not Mark.NONE:
         return partial
-    if is_in_vectors(stage.op):
+    contiguous = vector_axis(stage.op)
+    is_last = contiguous is not None and stage.op.axes[contiguous].name == last.axis
+    if is_in_vectors(stage.op) and (is_last or not stage.op.mixed_axes):
         return partial.then(Vectorize(stage.name, last.name))
     is_short = not isinstance(last.extent, int) or last.extent <= ROWS
     return partial.then(Unroll(stage.name, last.name)) if is_short else partial
+
+
+def _steps_outside(op: ComputeOp) -> tuple[str, ...]:
+    """Return the loops of a scan whose steps read states of other places."""
+    rows = [a.name for a in op.axes if a.name not in {op.scan_axis, *op.mixed_axes}]
+    mixed = [a.name for a in op.axes if a.name in op.mixed_axes]
+    return (*rows, op.scan_axis, *mixed)
 
 
 def find_axis_beside(op: ComputeOp) -> Axis | None:

@@ -70,10 +70,12 @@ def _in_blocks(dag: ComputeDAG, threads: int) -> Schedule:
     state = schedule(dag)
     result = state.stages[-1].name
     op = state.stage(result).op
-    axes = [axis.name for axis in op.axes if axis.name != op.scan_axis]
+    mixed = [axis.name for axis in op.axes if axis.name in op.mixed_axes]
+    axes = [axis.name for axis in op.axes if axis.name not in {op.scan_axis, *mixed}]
     if not axes:
         return state
-    state = state.reorder(result, [*axes, op.scan_axis]) if op.scan is not None else state
+    if op.scan is not None:
+        state = state.reorder(result, [*axes, op.scan_axis, *mixed])
     state = state.fuse(result, axes) if len(axes) > 1 else state
     state = state.split(result, "@".join(axes), [threads])
     block, thread = (iterator.name for iterator in state.stage(result).iterators[:2])
