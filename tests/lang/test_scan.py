@@ -90,6 +90,46 @@ def test_states_advance_together() -> None:
         np.testing.assert_allclose([found[0][i], found[1][i]], [a, b], 1e-12)
 
 
+def test_steps_read_states_of_other_places() -> None:
+    """The most probable paths of a hidden Markov model (Viterbi), and a recurrence of vectors."""
+    table = ac.placeholder((8, 8), "W")
+    k = ac.reduce_axis(8, "k")
+    best = ac.compute(
+        (4, 8),
+        lambda t, j: ac.scan(
+            A[0, j], lambda v: ac.max(v[k] + table[k, j], axis=k) + A[t, j], axis=t
+        ),
+        "best",
+    )
+    hidden = ac.compute(
+        (4, 8),
+        lambda t, j: ac.scan(
+            0.0, lambda h: ac.tanh(ac.sum(h[k] * table[k, j], axis=k) + A[t, j]), axis=t
+        ),
+        "hidden",
+    )
+    dag = ac.ComputeDAG([A, table, best, hidden])
+    assert ac.ComputeDAG.from_text(dag.to_text()) == dag
+    w = np.random.default_rng(1).uniform(-1, 1, (8, 8)).astype(np.float32)
+    found, bounds = evaluate_with_rounding(dag, [DATA, w])
+    assert all(bound is not None and np.all(bound < 1e-3) for bound in bounds)
+    v, h = DATA[0].astype(np.float64), np.zeros(8)
+    for t in range(4):
+        v, h = np.max(v[:, None] + w, axis=0) + DATA[t], np.tanh(h @ w + DATA[t])
+        np.testing.assert_allclose([found[0][t], found[1][t]], [v, h], 1e-12)
+
+
+def test_reductions_in_a_step_that_read_no_state_are_stages() -> None:
+    k = ac.reduce_axis(8, "k")
+    y = ac.compute(
+        (4, 8), lambda i, t: ac.scan(0.0, lambda s: s + ac.max(A[i, k], axis=k), axis=t), "y"
+    )
+    dag = ac.ComputeDAG([A, y])
+    assert [op.name for op in dag.ops] == ["y.max", "y"]
+    wanted = np.cumsum(np.repeat(DATA.max(1, keepdims=True), 8, 1).astype(np.float64), 1)
+    np.testing.assert_allclose(evaluate(dag, [DATA])[0], wanted, 1e-12)
+
+
 def test_a_number_has_the_dtype_that_the_step_makes_of_it() -> None:
     narrow = ac.placeholder((8,), "N", "int8")
     y = ac.compute(8, lambda t: ac.scan(0, lambda s: s + narrow[t], axis=t), "y")
@@ -141,6 +181,9 @@ def _two(init: Any, step: Callable[[Any, Any], Any], axis: Any) -> Any:
     return scan(init, step, axis=axis)
 
 
+K, R, L = ac.reduce_axis(257, "K"), ac.reduce_axis(4, "R"), ac.reduce_axis(8, "L")
+
+
 def _rows(body: Callable[[Any, Any], Any]) -> Callable[[], object]:
     return lambda: ac.compute((4, 8), body, "y")
 
@@ -164,10 +207,19 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (_rows(lambda i, t: _one(0.0, lambda s: "x", axis=t)), "return an expression"),
     (_rows(lambda i, t: 1.0 + _one(0.0, lambda s: s + A[i, t], axis=t)),
      "must be all that the function of a compute returns"),
-    (_rows(lambda i, t: _one(0.0, lambda s: s[i] + A[i, t], axis=t)),
-     "a step that needs the states of other places is not a scan"),
-    (_rows(lambda i, t: _one(0.0, lambda s: ac.sum(A[i, t], ac.reduce_axis(3)), axis=t)),
-     "must be the whole body of a compute"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s[i, t] + A[i, t], axis=t)),
+     "reads a state at 2 indices, but has 1 axes besides 't'"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s[i + 1] + A[i, t], axis=t)), "outside of it"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s[0.5] + A[i, t], axis=t)),
+     "a state is read at 0.5; give an integer for each axis"),
+    (_rows(lambda i, t: _one(0.0, lambda s: s[(s[0] > 0.0).astype("int64")], axis=t)),
+     "or that of another place that no state gives"),
+    (_rows(lambda i, t: _one(0.0, lambda s: ac.sum(s[i] * K, K), axis=t)), "cast one operand"),
+    (_rows(lambda i, t: _one(0.0, lambda s: ac.sum(s[i] * 1.0, K), axis=t)),
+     "reduces 257 states, and the most are 256"),
+    (_rows(lambda i, t: _one(
+        0.0, lambda s: ac.max(s[R] + ac.sum(A[R, L], axis=L), axis=R) + A[i, t], axis=t)),
+     "with a reduction of something else inside: put that in its own compute"),
     (_rows(lambda i, t: _one(0.0, lambda s: s + ac.reduce_axis(8, "k"), axis=t)),
      "cast one operand"),
     (_rows(lambda i, t: _one(0.0, lambda s: s + A[i, t + 1], axis=t)), "outside of it"),

@@ -19,7 +19,7 @@ from ansorc.schedule import Schedule, lower, schedule
 from ansorc.target import Target
 from tests.codegen.cuda.proof import Experiment, complaint_of
 from tests.schedule.meaning import keeps_the_meaning
-from tests.support.dag_strategies import dags, scan
+from tests.support.dag_strategies import dags, mixing_scan, scan
 from tests.support.nightly import examples
 from tests.support.schedule_strategies import schedules
 
@@ -117,6 +117,43 @@ BREAKING: list[tuple[Callable[[Schedule], Any], str]] = [
     (lambda s: s.rfactor("y", "t"), "is not a loop of a reduction"),
     (lambda s: s.compute_at("first", "y", "t"), "reads 'first' outside that loop"),
 ]  # fmt: skip
+
+
+def of_vectors() -> Schedule:
+    """Independent recurrences along b, whose steps read all states along j."""
+    x, w = ac.placeholder((3, 9, 6), "x"), ac.placeholder((6, 6), "w")
+    k = ac.reduce_axis(6, "k")
+    h = ac.compute(
+        (3, 9, 6),
+        lambda b, t, j: ac.scan(
+            0.5, lambda h: ac.sum(h[b, k] * w[k, j], axis=k) * 0.5 + x[b, t, j], axis=t
+        ),
+        "h",
+    )
+    return schedule(ac.ComputeDAG([x, w, h]))
+
+
+@examples(8, nightly=300)
+@given(schedules(dags(always=mixing_scan), most=12))
+def test_random_schedules_of_mixing_scans(state: Schedule) -> None:
+    keeps_the_meaning(state)
+
+
+def test_all_states_of_a_step_come_before_the_next_one() -> None:
+    state = of_vectors()
+    for made in (
+        state.vectorize("h", "j").parallel("h", "b"),
+        state.split("h", "t", [4]).split("h", "j", [4]).unroll("h", "j.1"),
+        state.reorder("h", ["t", "b", "j"]),
+        state.split("h", "t", [4]).reorder("h", ["t.0", "b", "t.1"]),
+    ):
+        keeps_the_meaning(made)
+    bound = state.bind("h", "b", "threadIdx.x")
+    assert complaint_of(lower(bound), Experiment.of(state.dag)) == ""
+    with pytest.raises(ScheduleError, match="reads states of all places along j"):
+        state.reorder("h", ["b", "j", "t"])
+    with pytest.raises(ScheduleError, match="would wait for each other at each step"):
+        state.bind("h", "j", "threadIdx.x")
 
 
 @pytest.mark.parametrize(("change", "words"), BREAKING)

@@ -56,7 +56,22 @@ def across() -> ac.ComputeDAG:
     return ac.ComputeDAG([x, *pair])
 
 
+def of_vectors() -> ac.ComputeDAG:
+    """Recurrences of rows, whose steps read all states of a row."""
+    x, w = ac.placeholder((5, 6, 16), "x"), ac.placeholder((16, 16), "w")
+    k = ac.reduce_axis(16, "k")
+    h = ac.compute(
+        (5, 6, 16),
+        lambda b, t, j: ac.scan(
+            0.5, lambda h: ac.max(h[b, k] * w[k, j], axis=k) + x[b, t, j], axis=t
+        ),
+        "h",
+    )
+    return ac.ComputeDAG([x, w, h])
+
+
 DAGS = {
+    "vectors": of_vectors(),
     "sum": long_row(lambda s, x: s + x),
     "linear": long_row(lambda s, x: s * 0.5 + x),
     "other": long_row(lambda s, x: ac.tanh(s + x), extent=100),
@@ -72,7 +87,7 @@ def test_programs_of_cpus(dag: ac.ComputeDAG) -> None:
             keeps_the_meaning(replay(dag, steps(sketch, row)))
 
 
-@pytest.mark.parametrize("name", ["sum", "between", "across"])
+@pytest.mark.parametrize("name", ["sum", "between", "across", "vectors"])
 def test_programs_of_gpus(name: str) -> None:
     dag = DAGS[name]
     experiment = Experiment.of(dag)
