@@ -9,6 +9,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, assert_never, cast
 
@@ -212,6 +213,7 @@ class _Compiler:
         names = self.exprs.globals
         names |= {"together": self._together, "clock": self.clock, "watched": self._watch}
         names["AsyncStores"] = _AsyncStores
+        names["span"] = partial(_ragged_range, self.function.name)
         names |= {
             "given_rows": receive_rows,
             "multiplied": multiply_tiles,
@@ -249,6 +251,10 @@ class _Compiler:
         match stmt:
             case For(_, _, LoopKind.BOUND):
                 self._bind_loop(stmt)
+            case For(var, extent, LoopKind.RAGGED, body):
+                begin, end = (self.exprs.expr(bound).text for bound in stmt.bounds)
+                self._open(f"for {self._bind(var, extent)} in span({begin}, {end}, {extent}):")
+                self._close(body)
             case For(var, extent, _, body):
                 self._loop(var, extent, body)
             case Store():
@@ -471,6 +477,13 @@ class _Compiler:
         """Write the body of the block that the line before opened."""
         self._stmt(body)
         self.indent -= 1
+
+
+def _ragged_range(kernel: str, begin: int, end: int, extent: int) -> range:
+    """Return the values of a ragged loop; raise IRError if one is not below `extent`."""
+    if begin < end and (begin < 0 or end > extent):
+        raise IRError(f"kernel '{kernel}' has a loop over {begin}..{end}, not inside of 0..{extent}")
+    return range(begin, end)
 
 
 def _failing_line(traceback: TracebackType | None, file: str) -> tuple[dict[str, Any], int]:

@@ -15,6 +15,11 @@ element: the initial value, and the result of combining (l0, l1, …) with (r0, 
         combine from 0.0 = l0 + r0
         combine from 0.0 = l1 + r1
 
+A reduce axis whose range is data has a line with it; its extent is above all values:
+
+    compute y: float32[4] (i: 4) sum over (k: 90) = V[k] * x[J[k]]
+        range k = P[i] .. P[i + 1]
+
 A computation that scatters its terms has one line for each axis along which it does:
 
     compute H: int64[256] (i: 256) sum over (n: 1000) = 1
@@ -50,6 +55,7 @@ _COMPUTE = re.compile(
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
 _ALSO = re.compile(rf"also {_BUFFER} = (?P<body>.+)")
+_RANGE = re.compile(r"range (?P<axis>\S+) = (?P<begin>.+) \.\. (?P<end>.+)")
 _AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
@@ -86,6 +92,9 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
     head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
     over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
     yield f"{head}{over} = {expr_text(op.body)}"
+    for axis in op.reduce_axes:
+        if axis.bounds:
+            yield f"    range {axis.name} = {' .. '.join(map(expr_text, axis.bounds))}"
     for place in op.places:
         yield f"    at {place.axis} = {expr_text(place.index)}"
     for output in op.more:
@@ -123,6 +132,8 @@ class _Reader:
             self.buffers[op.name] = op.buffer
         elif (match_ := _ALSO.fullmatch(text)) and self.ops:
             self._also(match_)
+        elif (match_ := _RANGE.fullmatch(text)) and self.ops:
+            self._range(match_["axis"], (match_["begin"], match_["end"]))
         elif (match_ := _AT.fullmatch(text)) and self.ops:
             self._at(match_["axis"], match_["index"])
         elif (match_ := _COMBINE.fullmatch(text)) and self.ops:
@@ -135,8 +146,8 @@ class _Reader:
             )
         else:
             raise ParseError(
-                "expected 'input …', 'compute …', 'at …', 'also …', 'combine …', 'hint …' or "
-                "'params …'"
+                "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'combine …', "
+                "'hint …' or 'params …'"
             )
 
     def _buffer(self, match_: re.Match[str]) -> Buffer:
@@ -158,6 +169,17 @@ class _Reader:
         body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
+
+    def _range(self, name: str, ends: tuple[str, str]) -> None:
+        op = self.ops[-1]
+        begin, end = (parse_expr(each, self.buffers, _variables(op.axes, ())) for each in ends)
+        if all(axis.name != name for axis in op.reduce_axes):
+            raise ParseError(f"'{op.name}' has no reduce axis '{name}'")
+        axes = tuple(
+            replace(axis, begin=begin, end=end) if axis.name == name else axis
+            for axis in op.reduce_axes
+        )
+        self.ops[-1] = replace(op, reduce_axes=axes)
 
     def _at(self, axis: str, index: str) -> None:
         op = self.ops[-1]

@@ -23,6 +23,7 @@ from ansorc.lang.naming import (
     stage_name,
     unique_name,
 )
+from ansorc.lang.ragged import with_extent
 from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
@@ -197,7 +198,8 @@ def _op(
         plain = without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
-    axes = tuple(axis for axis, _ in reduce.values())
+    bodies = [output.body for output in outputs]
+    axes = tuple(with_extent(axis, bodies, names[0]) for axis, _ in reduce.values())
     op = ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
     return with_shared_values(op)
 
@@ -244,7 +246,7 @@ def number_reduce_axes(
     for axis in axes:
         name = unique_name(axis.name, taken)
         taken.add(name)
-        numbered[id(axis.expr)] = (Axis(name, axis.extent), axis.lo)
+        numbered[id(axis.expr)] = (Axis(name, axis.extent, *axis.bounds), axis.lo)
     return numbered
 
 

@@ -22,6 +22,7 @@ from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_limits, find_needs
+from ansorc.schedule.ragged import checked_end
 from ansorc.schedule.scattered import (
     adds_atomically,
     initial_loops,
@@ -100,7 +101,8 @@ class Nests:
     def _place(self, stage: Stage) -> _Placed:
         leaves: dict[str, Expr] = {}
         for iterator in stage.iterators:
-            if as_int(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
+            is_one = as_int(iterator.extent) == 1 and not stage.is_ragged(iterator)
+            if is_one and iterator.mark is not Mark.BIND:
                 leaves[iterator.name] = const(0)
             elif iterator.mark is Mark.TENSORIZE:
                 leaves[iterator.name] = TERM
@@ -194,6 +196,8 @@ class Nests:
                 stmt = Allocate(buffer, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
+        if placed.stage.is_ragged(first) and isinstance(var, Var):
+            return self._ragged(placed, var, stmt)
         return _loop(
             first,
             var,
@@ -201,6 +205,15 @@ class Nests:
             is_unrolled=first.name in unrolled,
             stages=_stages(placed.stage, inside),
         )
+
+    def _ragged(self, placed: _Placed, var: Var, body: Stmt) -> Stmt:
+        """Return the loop over a range that is data, which is checked once for each row."""
+        axis = placed.stage.op.ragged_axis
+        assert axis is not None
+        values = _axis_values(placed, placed.leaves)[0]
+        begin, end = self._expressions(placed, values, axis.bounds)
+        ends = (checked_end(axis, begin), checked_end(axis, end))
+        return For(var, axis.extent, LoopKind.RAGGED, body, begin=ends[0], end=ends[1])
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
@@ -246,7 +259,7 @@ class Nests:
         marks = {iterator.mark for iterator in stage.iterators}
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
         is_whole = all(part.is_whole for it in inner for part in stage.parts[it.name])
-        is_whole &= not stage.op.places
+        is_whole &= not stage.op.places and stage.op.ragged_axis is None
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
         return find_needs(self.state, stage)
