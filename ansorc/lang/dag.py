@@ -6,9 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from ansorc.errors import LanguageError, ParseError
+from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.canonical import in_order, rename_canonically
@@ -17,8 +21,13 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
 from ansorc.lang.flops import op_flops
 from ansorc.lang.literal import short_text
+from ansorc.lang.loop_program import interpret_definition
+from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.trace import trace
+
+Arrays: TypeAlias = Array | tuple[Array, ...]
+"""One array, or several."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -120,6 +129,23 @@ class ComputeDAG:
         """
         return hashlib.sha256(self.plain.canonical.to_text().encode()).hexdigest()[:20]
 
+    def evaluate(self, *inputs: ArrayLike) -> Arrays:
+        """Return what the outputs should be, by NumPy: all floats in float64, integers as declared.
+
+        `inputs` are in call order. There is one array, or a tuple of several. This is the
+        reference that every tuned program is checked against. Raise LanguageError if the inputs
+        do not fit.
+        """
+        return _one_or_all(evaluate(self, [np.asarray(each) for each in inputs]))
+
+    def interpret(self, *inputs: ArrayLike) -> Arrays:
+        """Return the outputs, each operation done in its dtype, one element after another.
+
+        It is slow, for small tensors: what a kernel computes but for the order of sums. The rest
+        is as in `evaluate`.
+        """
+        return _one_or_all(interpret_definition(self, [np.asarray(each) for each in inputs]))
+
     def to_text(self) -> str:
         """Return the DAG as lines that `from_text` reads back exactly."""
         return dag_text(self.params, self.ops)
@@ -154,3 +180,7 @@ class ComputeDAG:
         """Return the name of the computation that fills `buffer`, or of the input itself."""
         op = self._by_name.get(buffer.name)
         return buffer.name if op is None else op.name
+
+
+def _one_or_all(arrays: Sequence[Array]) -> Arrays:
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)

@@ -12,7 +12,18 @@ from ansorc.errors import LanguageError
 from ansorc.ir.aligned import Array
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.arith.data_bounds import data_bounds
-from ansorc.ir.expr import Cast, Expr, Load
+from ansorc.ir.arith.scalar import conjunction
+from ansorc.ir.expr import (
+    BinaryOp,
+    Cast,
+    Checked,
+    CompareOp,
+    Expr,
+    Load,
+    binary,
+    compare,
+    const,
+)
 from ansorc.ir.fault import FaultKind, FaultSite, fault_error
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import free_vars
@@ -154,3 +165,15 @@ class Ragged:
 def range_of(axis: Axis) -> str:
     """Return the words for the range of an axis in messages."""
     return f"the range of {axis.name}"
+
+
+def checked_end(axis: Axis, end: Expr) -> Expr:
+    """Return an end of the range of `axis`; the call fails unless it is in 0 … its extent.
+
+    On a GPU, which goes on, it is moved there.
+    """
+    low, high = const(0), const(axis.extent)
+    inside = [compare(CompareOp.GE, end, low), compare(CompareOp.LE, end, high)]
+    told = (end, low, high, const(0))
+    checked = Checked(end, conjunction(inside), FaultKind.INDEX, range_of(axis), told)
+    return binary(BinaryOp.MIN, binary(BinaryOp.MAX, checked, low), high)

@@ -37,9 +37,7 @@ class ReduceAxis(Scalar):
 
     __slots__ = ("bounds", "extent", "lo", "name")
 
-    def __init__(
-        self, name: str, extent: int, lo: int = 0, bounds: tuple[Expr, ...] = ()
-    ) -> None:
+    def __init__(self, name: str, extent: int, lo: int = 0, bounds: tuple[Expr, ...] = ()) -> None:
         super().__init__(ReduceVar(name, INT64))
         self.name, self.extent, self.lo, self.bounds = name, extent, lo, bounds
 

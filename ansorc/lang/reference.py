@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ansorc.errors import LanguageError, PromiseError
+from ansorc.errors import PromiseError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Expr
@@ -18,8 +18,8 @@ from ansorc.ir.fault import FaultKind, FaultSite, fault_error
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
-from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FloatType, Grid
+from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
 from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.tuple_fold import combine, fold
@@ -31,9 +31,9 @@ _BLOCK_ELEMENTS = 1 << 20
 
 
 def evaluate(
-    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
+    dag: Definition, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> list[Array]:
-    """Return the outputs of `dag`, in call order, for `inputs` in the order of `dag.inputs`.
+    """Return the outputs of `dag`, in call order, for `inputs` in the order of its parameters.
 
     All floats are computed and returned in `dtype`, but literals are rounded to their own dtype
     first. Integers keep their dtype and wrap around. If `dtype` is None, each float has its own
@@ -41,21 +41,15 @@ def evaluate(
     Raise LanguageError if the inputs do not fit or a read is outside of a tensor.
     """
     tensors = all_tensors(dag, inputs, dtype)
-    return [tensors[buffer.name] for buffer in dag.outputs]
+    return [tensors[buffer.name] for buffer in outputs_of(dag)]
 
 
 def all_tensors(
-    dag: ComputeDAG, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
+    dag: Definition, inputs: Sequence[Array], dtype: type[np.floating[Any]] | None = np.float64
 ) -> dict[str, Array]:
     """Return the inputs and all tensors that `evaluate` computes, by name."""
     floats: FloatType = None if dtype is None else np.dtype(dtype)
-    if len(inputs) != len(dag.inputs):
-        names = ", ".join(buffer.name for buffer in dag.inputs)
-        raise LanguageError(f"there are {len(dag.inputs)} inputs ({names}), not {len(inputs)}")
-    tensors = {
-        buffer.name: _input(buffer, array, floats)
-        for buffer, array in zip(dag.inputs, inputs, strict=True)
-    }
+    tensors = {b.name: _input(b, array, floats) for b, array in pair_inputs(dag, inputs)}
     with np.errstate(all="ignore"):
         for op in dag.ops:
             tensors |= Evaluation(op, tensors, floats).run()
@@ -63,8 +57,6 @@ def all_tensors(
 
 
 def _input(buffer: Buffer, array: Array, floats: FloatType) -> Array:
-    if array.shape != buffer.shape:
-        raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
     if buffer.promised is not None:
         _require_promised(buffer, array)
     return array.astype(_numpy_type(buffer, floats), copy=False)

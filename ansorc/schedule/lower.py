@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ansorc.errors import ArgumentError
 from ansorc.ir.stmt import Allocate, Function, Seq, Stmt
 from ansorc.lang.arguments import check_arguments
 from ansorc.schedule.layout import packings
@@ -17,10 +18,18 @@ def lower(state: State, name: str = "kernel") -> Function:
     Inputs whose layout is rewritten have the shape that `packings` says.
 
     Loops carry the marks of their iterators; index expressions are not simplified. Intermediate
-    tensors are allocated where they are computed. Raise ValueError for a sketch or a population.
+    tensors are allocated where they are computed. Raise ValueError for a sketch or a population,
+    and ArgumentError if a tensor in shared memory is not computed inside a block of threads.
     """
     nests = Nests(state)
     roots = [stage for stage in state.stages if isinstance(stage.attach, Root)]
+    for stage in roots:
+        if stage.scope == "shared":
+            raise ArgumentError(
+                f"'{stage.name}' is in shared memory, which each block of a GPU's threads has for "
+                "itself: compute it inside a loop over blocks (compute_at), or give it the scope "
+                f"'global' or 'local'\n\n{state.picture([(stage.name, '')])}"
+            )
     body: Stmt = Seq(tuple(nests.nest(stage) for stage in roots))
     given = {buffer.name for buffer in state.dag.params}
     for stage in reversed(roots):

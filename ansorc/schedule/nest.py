@@ -15,14 +15,16 @@ from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
-from ansorc.ir.substitute import substitute
+from ansorc.ir.substitute import free_vars, substitute
+from ansorc.lang.ragged import checked_end
+from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
+from ansorc.schedule.loops import loop_of, stages_ahead, starts_threads
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_limits, find_needs
-from ansorc.schedule.ragged import checked_end
 from ansorc.schedule.scattered import (
     adds_atomically,
     initial_loops,
@@ -33,17 +35,7 @@ from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
-from ansorc.schedule.update import stores, update, with_temporaries
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
-
-_KINDS = {
-    Mark.NONE: LoopKind.SERIAL,
-    Mark.PARALLEL: LoopKind.PARALLEL,
-    Mark.VECTORIZE: LoopKind.VECTORIZED,
-    Mark.UNROLL: LoopKind.UNROLLED,
-    Mark.BIND: LoopKind.BOUND,
-    Mark.MATRIX: LoopKind.MATRIX,
-}
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
@@ -138,7 +130,7 @@ class Nests:
     def _has_threads(self, stage: Stage) -> bool:
         """Return whether a reader of the attached `stage` may start threads inside."""
         return any(
-            _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
+            starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
 
     def _lows(self, stage: Stage, *, is_shared: bool) -> tuple[Expr, ...]:
@@ -184,7 +176,7 @@ class Nests:
         if first.thread.startswith("threadIdx") and isinstance(var, Var):
             self.threads = {**was_in, first.thread: (var.name, as_int(first.extent))}
         was_threaded, was_in_block = self.is_threaded, self.is_in_block
-        self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
+        self.is_threaded = was_threaded or (starts_threads(first) and isinstance(var, Var))
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
@@ -198,22 +190,26 @@ class Nests:
         self.threads = was_in
         if placed.stage.is_ragged(first) and isinstance(var, Var):
             return self._ragged(placed, var, stmt)
-        return _loop(
+        return loop_of(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
-            stages=_stages(placed.stage, inside),
+            stages=stages_ahead(placed.stage, inside),
         )
 
     def _ragged(self, placed: _Placed, var: Var, body: Stmt) -> Stmt:
         """Return the loop over a range that is data, which is checked once for each row."""
         axis = placed.stage.op.ragged_axis
         assert axis is not None
-        values = _axis_values(placed, placed.leaves)[0]
+        values, guards = _axis_values(placed, placed.leaves)
         begin, end = self._expressions(placed, values, axis.bounds)
         ends = (checked_end(axis, begin), checked_end(axis, end))
-        return For(var, axis.extent, LoopKind.RAGGED, body, begin=ends[0], end=ends[1])
+        loop = For(var, axis.extent, LoopKind.RAGGED, body, begin=ends[0], end=ends[1])
+        inner = placed.stage.iterators[(placed.stage.position(axis.name) or 0) + 1 :]
+        names = {name for it in inner for name in free_vars(placed.leaves[it.name])}
+        conditions = self._conditions(placed, values, guards)
+        return _where([c for c in conditions if names.isdisjoint(free_vars(c))], loop)
 
     def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
@@ -312,7 +308,7 @@ class Nests:
         for store in stores(placed.buffers, indices, op.identities):
             stmt = self._guard(placed, values, space, store)
             for iterator in reversed(space_loops):
-                stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
+                stmt = loop_of(iterator, leaves[iterator.name], stmt, is_unrolled=False)
             nests.append(stmt)
         return nests
 
@@ -436,6 +432,12 @@ class Nests:
     def _guard(
         self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
+        return _where(self._conditions(placed, values, guards), stmt)
+
+    def _conditions(
+        self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate]
+    ) -> list[Expr]:
+        """Return the conditions of splits, and those by which all axes are inside the tensor."""
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
             for axis in placed.stage.op.axes:
@@ -445,13 +447,7 @@ class Nests:
                     conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
                 if range_ is None or range_[0] < 0:
                     conditions.append(compare(CompareOp.GE, value, const(0)))
-        needed = [c for c in conditions if prove(c, self.ranges) is not True]
-        if not needed:
-            return stmt
-        condition = needed[0]
-        for other in needed[1:]:
-            condition = Binary(Op.AND, condition, other)
-        return If(condition, stmt)
+        return [c for c in conditions if prove(c, self.ranges) is not True]
 
 
 def _axis_values(
@@ -463,21 +459,16 @@ def _axis_values(
     return values, guards
 
 
+def _where(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
+    """Return `stmt` under all of `conditions`."""
+    return If(reduce(partial(Binary, Op.AND), conditions), stmt) if conditions else stmt
+
+
 def _is_at_once(placed: _Placed) -> bool:
     """Return whether threads reduce all terms together, one term each."""
     reduce = [it for it in placed.stage.iterators if it.kind is AxisKind.REDUCE]
     moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
     return len(moving) == 1 and moving[0].mark is Mark.BIND
-
-
-def _stages(stage: Stage, inside: Sequence[Stage]) -> int:
-    """Return how many iterations ahead the stages `inside` a loop of `stage` are copied."""
-    is_shared = any(inner.scope == "shared" for inner in inside)
-    return dict(stage.pragmas).get("async_stages", 0) if is_shared else 0
-
-
-def _starts_threads(iterator: Loop) -> bool:
-    return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
 
 
 def _minus(value: Expr, low: Expr) -> Expr:
@@ -490,11 +481,3 @@ def _minus(value: Expr, low: Expr) -> Expr:
 
 def _sequence(*stmts: Stmt) -> Stmt:
     return stmts[0] if len(stmts) == 1 else Seq(stmts)
-
-
-def _loop(iterator: Loop, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
-    if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
-        return body
-    kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
-    stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
-    return For(var, as_int(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)

@@ -43,7 +43,27 @@ class Schedule(State):
 
     def split(self, stage: str, iterator: str, lengths: Sequence[int]) -> Self:
         """Divide `iterator` into `iterator.0` … with the given inner lengths; see Split."""
-        return self.then(Split(stage, iterator, tuple(lengths)))
+        step = Split(stage, iterator, tuple(lengths))
+        step.require_worthwhile(self)
+        return self.then(step)
+
+    def tile(self, stage: str, iterators: Sequence[str], lengths: Sequence[int]) -> Self:
+        """Cut the space of some iterators into boxes: split each, and put the inner parts inside.
+
+        for i: for j: body   ->   for i.0: for j.0: for i.1: for j.1: body
+
+        `lengths` are the extents of a box. These are the steps Split and Reorder, one after
+        another. Raise ScheduleError as they do, and if the numbers of both differ.
+        """
+        tiled, order = self, [f"{name}.{part}" for part in (0, 1) for name in iterators]
+        if len(iterators) != len(lengths):
+            Reorder(stage, tuple(iterators)).refuse(
+                self, f"{len(iterators)} iterators and {len(lengths)} lengths; tile needs one for "
+                "each"
+            )  # fmt: skip
+        for iterator, length in zip(iterators, lengths, strict=True):
+            tiled = tiled.split(stage, iterator, [length])
+        return tiled.reorder(stage, order)
 
     def fuse(self, stage: str, iterators: Sequence[str]) -> Self:
         """Join neighbouring iterators into one, called `a@b`; see Fuse."""

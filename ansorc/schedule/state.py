@@ -16,8 +16,9 @@ from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.transform import Transform, transform_buffer
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule.extent import IntArray, Tiles, text
-from ansorc.schedule.stage import At, Loop, Mark, Origin, Root, Stage
+from ansorc.schedule.extent import IntArray, Tiles
+from ansorc.schedule.picture import details, loop_lines, picture
+from ansorc.schedule.stage import At, Loop, Mark, Origin, Stage
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,18 @@ class Step(ABC):
 
     def require_unmarked(self, state: State, iterator: Loop, verb: str) -> None:
         """Refuse if `iterator` of this step's stage already carries a mark."""
+        self._require_no_mark(
+            state, iterator, f"is already marked {iterator.mark.value}; {verb} before that"
+        )
+
+    def require_markable(self, state: State, iterator: Loop) -> None:
+        """Refuse to mark `iterator` of this step's stage if it is marked already."""
+        words = f"is already marked {iterator.mark.value}, and a loop has one mark"
+        self._require_no_mark(state, iterator, words)
+
+    def _require_no_mark(self, state: State, iterator: Loop, words: str) -> None:
         if iterator.mark is not Mark.NONE:
-            self.refuse(
-                state,
-                f"'{iterator.name}' is already marked {iterator.mark.value}; {verb} before that",
-                (self.stage, iterator.name),
-            )
+            self.refuse(state, f"'{iterator.name}' {words}", (self.stage, iterator.name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,24 +270,25 @@ class State:
 
     def picture(self, spots: Sequence[Spot]) -> str:
         """Return the loops with `spots` marked; inlined stages are shown only if marked."""
-        inlined = ((f"{s.name} = ... (inlined)", (s.name, "")) for s in self.stages if s.is_inlined)
-        lines = [*(line for line in inlined if line[1] in spots), *_lines(self)]
-        width = max((len(text) for text, spot in lines if spot in spots), default=0)
-        return "\n".join(
-            f"> {text:<{width}}  <-- here" if spot in spots else f"  {text}" for text, spot in lines
-        )
+        return picture(self.stages, spots)
+
+    def details(self) -> str:
+        """Return the loops with the value of each stage, and what is held in memory where."""
+        return "\n".join((*self._notes(), *details(self.stages)))
 
     def __str__(self) -> str:
+        return "\n".join((*self._notes(), *(text for text, _ in loop_lines(self.stages))))
+
+    def _notes(self) -> list[str]:
         notes = [f"{tensor} transformed before" for tensor, _ in self.transformed]
-        notes += [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
-        return "\n".join((*notes, *(text for text, _ in _lines(self))))
+        return notes + [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.dag!r}: {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
         """Return the loops as HTML; hovering over a line shows the steps that made it."""
-        lines = [(text, self._history(*spot)) for text, spot in _lines(self)]
+        lines = [(text, self._history(*spot)) for text, spot in loop_lines(self.stages)]
         return notebook.frame(f"{len(self.steps)} steps", notebook.code(lines))
 
     def _history(self, stage: str, loop: str) -> str:
@@ -328,22 +336,3 @@ class Renaming:
             if buffer.name == name
         )
         return next(names, name)
-
-
-def _lines(state: State) -> Iterator[tuple[str, Spot]]:
-    for stage in state.stages:
-        if isinstance(stage.attach, Root):
-            yield from _nest_lines(state, stage, 0)
-
-
-def _nest_lines(state: State, stage: Stage, depth: int) -> Iterator[tuple[str, Spot]]:
-    for iterator in stage.iterators:
-        mark = f"bind {iterator.thread}" if iterator.mark is Mark.BIND else iterator.mark.value
-        sharing = f" dynamic {iterator.chunk}" if iterator.chunk else ""
-        line = f"{'  ' * depth}{mark} {iterator.name} in 0..{text(iterator.extent)}{sharing}"
-        yield line, (stage.name, iterator.name)
-        depth += 1
-        for inner in state.stages_inside(stage.name, iterator.name):
-            yield from _nest_lines(state, inner, depth)
-    sign = "=" if stage.op.combiner is None else f"{stage.op.combiner.value}="
-    yield f"{'  ' * depth}{stage.name} {sign} ...", (stage.name, "")

@@ -24,8 +24,8 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import CompareOp, Expr, Load, Select, Shuffle, Var, compare, const
 from ansorc.ir.stmt import Allocate, If, Seq, Stmt, Store
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.update import stores, update
 from ansorc.schedule.extent import Extent
-from ansorc.schedule.update import stores, update
 from ansorc.target.gpu import WARP_THREADS
 
 _MOST_THREADS = 1024

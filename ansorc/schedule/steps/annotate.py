@@ -39,7 +39,7 @@ class Parallelize(Step):
         position = self.position_of(state, stage, self.iterator)
         spot = (stage.name, self.iterator)
         _require_space(self, state, stage.iterators[position], "parallel")
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         self.require(
             state, f"there is no sharing '{self.sharing}'; use 'static' or 'dynamic'", spot,
             condition=self.sharing in SHARINGS,
@@ -79,7 +79,7 @@ class Vectorize(Step):
         """Return the state with the loop marked vectorized."""
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         self.require_even(state, stage, stage.iterators[position], "vectorized")
         self.require(
             state, f"the lanes of '{self.iterator}' may go to one element of '{stage.name}'; "
@@ -110,7 +110,7 @@ class Unroll(Step):
         """Return the state with the loop marked unrolled."""
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         self.require_even(state, stage, stage.iterators[position], "unrolled")
         after = state.with_stage(_mark(stage, position, Mark.UNROLL))
         require_bounded(self, state, after, (stage.name, self.iterator))
@@ -155,7 +155,7 @@ class BindThread(Step):
             self.require(state, complaint, (stage.name, self.iterator), condition=not complaint)
         else:
             _require_space(self, state, iterator, "bound to a thread")
-        self.require_unmarked(state, stage.iterators[position], "nothing else fits")
+        self.require_markable(state, stage.iterators[position])
         bound = replace(stage.iterators[position], mark=Mark.BIND, thread=self.thread)
         bound_loops = state.with_stage(stage.with_iterator(position, bound))
         # What the threads of a block share grows with the threads.

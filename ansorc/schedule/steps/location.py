@@ -58,10 +58,11 @@ class ComputeAt(Step):
 
     def _check(self, state: State, stage: Stage, target: Stage, position: int) -> None:
         chain = [target.name, *(outer.name for outer, _ in state.chain(target))]
+        words = f"'{self.target}' is computed inside '{self.stage}', and not the other way round"
+        if target.name == stage.name:
+            words = f"'{self.iterator}' is a loop of '{self.stage}' itself; name one of its reader"
         self.require(
-            state, f"'{self.target}' is '{self.stage}' itself or computed inside it",
-            (self.target, self.iterator),
-            condition=stage.name not in chain,
+            state, words, (self.target, self.iterator), condition=stage.name not in chain
         )  # fmt: skip
         self.require(
             state, f"'{self.stage}' is an output and must be computed whole",

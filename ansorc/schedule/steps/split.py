@@ -9,6 +9,9 @@ from ansorc.schedule.extent import TileLength, divide_up, divides, multiply, res
 from ansorc.schedule.stage import At, Loop, SplitRelation
 from ansorc.schedule.state import State, Step
 
+MOST_LANES = 64
+"""Elements of one byte in the widest vector."""
+
 
 @dataclass(frozen=True)
 class Split(Step):
@@ -29,6 +32,22 @@ class Split(Step):
     def made(self) -> tuple[str, ...]:
         """The names of the new iterators, outermost first."""
         return tuple(f"{self.iterator}.{part}" for part in range(len(self.lengths) + 1))
+
+    def require_worthwhile(self, state: State) -> None:
+        """Refuse lengths by which the outermost new loop would run once, and mostly beyond the end.
+
+        A search may ask for it; who writes a schedule by hand has mistaken a number. A length of a
+        vector's lanes is right for a short loop, too.
+        """
+        stage = self.stage_of(state)
+        extent = stage.iterators[self.position_of(state, stage, self.iterator)].extent
+        inner = multiply(resolve(length, state.tiles) for length in self.lengths)
+        if isinstance(extent, int) and isinstance(inner, int):
+            self.require(
+                state, f"the lengths make {inner} iterations, but '{self.iterator}' runs {extent} "
+                f"times; give lengths whose product is at most {extent}",
+                (self.stage, self.iterator), condition=inner <= max(extent, MOST_LANES),
+            )  # fmt: skip
 
     def apply(self, state: State) -> State:
         """Return the state with the iterator split; stages attached to it go to the last part."""

@@ -44,7 +44,7 @@ class Tensorize(Step):
             state, f"there is no dot product '{self.function}'; use {known}",
             condition=self.function in functions,
         )  # fmt: skip
-        self.require_unmarked(state, iterator, "nothing else fits")
+        self.require_markable(state, iterator)
         is_inside = position == len(stage.iterators) - 1 and iterator.kind is AxisKind.REDUCE
         self.require(
             state, f"'{self.iterator}' is not a reduction inside all other loops; reorder first",

@@ -88,7 +88,13 @@ IN_LANES: tuple[SketchRule, ...] = (KeepRanges(), LaneReductionTiling(levels=(2,
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
 WITH_ROWS: tuple[SketchRule, ...] = (KeepRanges(), FuseRowReductions(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
-WITH_TERMS: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), AddCacheWrite(), FuseProductChain(), *RULES)
+WITH_TERMS: tuple[SketchRule, ...] = (
+    AlwaysInline(),
+    KeepRanges(),
+    AddCacheWrite(),
+    FuseProductChain(),
+    *RULES,
+)
 """The first sketch of these has products of rows of other products computed with these."""
 TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(), Skip())
 """Those of these sketches that use a dot-product instruction, where there are any."""

@@ -69,8 +69,8 @@ def require_gpu_options(options: SearchOptions) -> None:
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
     return (
-        InlineOnGpu(), KeepRanges(), AtomicUpdates(), LeaveToThreads(), SplitK(), TilingForMatrixUnits(),
-        TilingForThreads(), Skip(),
+        InlineOnGpu(), KeepRanges(), AtomicUpdates(), LeaveToThreads(), SplitK(),
+        TilingForMatrixUnits(), TilingForThreads(), Skip(),
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     along = adjoining_terms(partial, stage.op)
     if along is not None:
         return _reorder(partial, name, _with_last(stage, along))
-    if contiguous is None or _follows_range(stage.op, stage.op.axes[contiguous].name):
+    if contiguous is None or follows_range(stage.op, stage.op.axes[contiguous].name):
         return partial
     across = find_transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
@@ -78,7 +78,7 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     return _reorder(partial, name, (*outer, *reduce, inner))
 
 
-def _follows_range(op: ComputeOp, axis: str) -> bool:
+def follows_range(op: ComputeOp, axis: str) -> bool:
     """Return whether a range that is data follows `axis`, which therefore stays outside of it."""
     bounds = () if op.ragged_axis is None else op.ragged_axis.bounds
     return any(axis in free_vars(bound) for bound in bounds)
@@ -160,7 +160,11 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     and where a reduction has several results.
     """
     contiguous = vector_axis(op)
-    if op.places or op.ragged_axis or (contiguous is not None and _adjoin(op, op.axes[contiguous].name)):
+    if (
+        op.places
+        or op.ragged_axis
+        or (contiguous is not None and _adjoin(op, op.axes[contiguous].name))
+    ):
         return None
     lanes = partial.lanes(op)
     is_masked = partial.target.masks_remainders(in_registers=True)

@@ -42,6 +42,18 @@ GENERAL: dict[str, Case] = {
         "C = ... (inlined)",
     ),
     "give at least one length, each 1 or more": (lambda s: s.split("C", "i", [0]), I8),
+    "the lengths make 1000 iterations, but 'i' runs 8 times; give lengths whose product is at": (
+        lambda s: s.split("C", "i", [1000]),
+        I8,
+    ),
+    "2 iterators and 1 lengths; tile needs one for each": (
+        lambda s: s.tile("C", ["i", "j"], [4]),
+        C,
+    ),
+    "'j' is already marked vectorize, and a loop has one mark": (
+        lambda s: s.vectorize("D", "j").unroll("D", "j"),
+        "vectorize j in 0..12",
+    ),
     "'i' is already marked parallel; split it before that": (
         lambda s: s.parallel("D", "i").split("D", "i", [2]),
         "parallel i in 0..8",
@@ -64,7 +76,7 @@ GENERAL: dict[str, Case] = {
 
 PLACES: dict[str, Case] = {
     "'D' is an output and must be computed whole": (lambda s: s.compute_at("D", "C", "i"), D),
-    "'C' is 'C' itself or computed inside it": (
+    "'j' is a loop of 'C' itself; name one of its reader": (
         lambda s: s.compute_at("C", "D", "i").compute_at("C", "C", "j"),
         J12,
     ),

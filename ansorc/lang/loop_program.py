@@ -1,0 +1,109 @@
+"""A definition as a loop program without any schedule: each computation in its own plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ansorc.errors import LanguageError
+from ansorc.ir.aligned import Array
+from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Var
+from ansorc.ir.interpret import interpret
+from ansorc.ir.passes.insert_checks import insert_checks
+from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt
+from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.ragged import checked_end
+from ansorc.lang.update import stores, update, with_temporaries
+
+
+class Definition(Protocol):
+    """What a ComputeDAG says of itself."""
+
+    @property
+    def params(self) -> tuple[Buffer, ...]: ...
+    @property
+    def ops(self) -> tuple[ComputeOp, ...]: ...
+
+
+def outputs_of(dag: Definition) -> tuple[Buffer, ...]:
+    """Return the parameters that `dag` computes, in call order."""
+    computed = {buffer.name for op in dag.ops for buffer in op.buffers}
+    return tuple(buffer for buffer in dag.params if buffer.name in computed)
+
+
+def pair_inputs(dag: Definition, inputs: Sequence[Array]) -> list[tuple[Buffer, Array]]:
+    """Return each input of `dag` with its array; raise LanguageError if they do not fit."""
+    computed = outputs_of(dag)
+    buffers = [buffer for buffer in dag.params if buffer not in computed]
+    if len(inputs) != len(buffers):
+        names = ", ".join(buffer.name for buffer in buffers)
+        raise LanguageError(f"there are {len(buffers)} inputs ({names}), not {len(inputs)}")
+    for buffer, array in zip(buffers, inputs, strict=True):
+        if array.shape != buffer.shape:
+            raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
+    return list(zip(buffers, inputs, strict=True))
+
+
+def loop_program(dag: Definition) -> Function:
+    """Return `dag` as loops, one nest after another: what each element is, and nothing else.
+
+    Of lowering a schedule it shares only `update`.
+    """
+    nests = tuple(_nest(op) for op in dag.ops)
+    body: Stmt = nests[0] if len(nests) == 1 else Seq(nests)
+    given = {buffer.name for buffer in dag.params}
+    for buffer in (buffer for op in reversed(dag.ops) for buffer in op.buffers):
+        if buffer.name not in given:
+            body = Allocate(buffer, body)
+    return Function("definition", dag.params, body)
+
+
+def interpret_definition(dag: Definition, inputs: Sequence[Array]) -> list[Array]:
+    """Return the outputs of `dag`, in call order, as the interpreter of loop programs has them.
+
+    Every operation is done in the dtype that it has, one after another. Raise LanguageError if
+    the inputs do not fit, and what a call raises for data that a program refuses.
+    """
+    outputs = outputs_of(dag)
+    pairs = pair_inputs(dag, inputs)
+    held = {buffer.name: array.astype(buffer.dtype.numpy) for buffer, array in pairs}
+    held |= {buffer.name: np.zeros(buffer.shape, buffer.dtype.numpy) for buffer in outputs}
+    arrays = [held[buffer.name] for buffer in dag.params]
+    interpret(insert_checks(loop_program(dag)), arrays, fresh_outputs=True)
+    return [held[buffer.name] for buffer in outputs]
+
+
+def _nest(op: ComputeOp) -> Stmt:
+    """Return the loops that compute all elements of `op`."""
+    indices = tuple(Var(axis.name) for axis in op.axes)
+    if op.combiner is None:
+        values = [temporary.value for temporary in op.temporaries]
+        element = with_temporaries(
+            op, values, lambda held: stores(op.buffers, indices, [held(b) for b in op.bodies])
+        )
+        return _loops(op.axes, element)
+    first = stores(op.buffers, indices, op.identities)
+    if op.places:
+        return Seq((_loops(op.axes, first[0]), _scatter(op)))
+    terms = _loops(op.reduce_axes, update(op, op.buffers, indices, op.bodies))
+    return _loops(op.axes, Seq((*first, terms)))
+
+
+def _scatter(op: ComputeOp) -> Stmt:
+    """Return the loops that combine each term of a scatter with the element at its place."""
+    places = {place.axis: place.index for place in op.places}
+    indices = tuple(places.get(axis.name, Var(axis.name)) for axis in op.axes)
+    free = [axis for axis in op.axes if axis.name not in places]
+    return _loops((*op.reduce_axes, *free), update(op, op.buffers, indices, op.bodies))
+
+
+def _loops(axes: Sequence[Axis], body: Stmt) -> Stmt:
+    """Return `body` inside one serial loop for each of `axes`, the first outermost."""
+    for axis in reversed(axes):
+        kind = LoopKind.RAGGED if axis.bounds else LoopKind.SERIAL
+        ends = [checked_end(axis, bound) for bound in axis.bounds] or [None, None]
+        body = For(Var(axis.name), axis.extent, kind, body, begin=ends[0], end=ends[1])
+    return body
