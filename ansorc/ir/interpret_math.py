@@ -253,6 +253,8 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
+    "trunc": np.trunc,
+    "copysign": np.copysign,
     "pow": _power,
     "fmod": np.fmod,
     "mod": np.mod,

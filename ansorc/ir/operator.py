@@ -69,7 +69,8 @@ MATRIX_FUNCTIONS = {"mma_f16": 16, "mma_bf16": 16, "mma_tf32": 8, "mma_s8": 32}
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,
     "sigmoid": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "abs": 1, "floor": 1, "ceil": 1,
-    "round": 1, "pow": 2, "fmod": 2, "mod": 2, "floor_divide": 2, "fma": 3,
+    "round": 1, "trunc": 1, "copysign": 2, "pow": 2, "fmod": 2, "mod": 2, "floor_divide": 2,
+    "fma": 3,
 }  # fmt: skip
 """The name and the number of operands of each math function.
 
@@ -90,7 +91,9 @@ many zeros are before the first 1 and behind the last; both are the number of bi
 OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
 """The math functions for `//` and `%` of floats."""
 
-SHORT_FUNCTIONS = frozenset(("sqrt", "rsqrt", "abs", "floor", "ceil", "round", "fma"))
+SHORT_FUNCTIONS = frozenset(
+    ("sqrt", "rsqrt", "abs", "floor", "ceil", "round", "trunc", "copysign", "fma")
+)
 """Functions of one or two instructions on a CPU; others are chains of dozens of instructions."""
 
 

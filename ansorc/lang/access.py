@@ -73,10 +73,10 @@ def find_shifted_axis(index: Expr) -> str | None:
 def strictly_inlineable(op: ComputeOp) -> bool:
     """Return whether inlining `op` costs next to nothing (paper: IsStrictInlinable).
 
-    This holds if all its loads are simple and in order, and it has no branch, no `exp` and no
-    reduction. A computation that reads no tensor may have branches, too.
+    This holds if all its loads are simple and in order, and it has no branch, no `exp`, no
+    reduction and no scan. A computation that reads no tensor may have branches, too.
     """
-    if op.reduce_axes:
+    if op.reduce_axes or op.scan is not None:
         return False
     accesses = [simple_access(op, access) for indices in reads(op).values() for access in indices]
     if not accesses:
@@ -109,9 +109,11 @@ def has_data_reuse(op: ComputeOp) -> bool:
     one reused tensor suffices. Without one, two are needed, and no tensor may be read once for each
     result: such a read takes longer than tiles save (for example the scale and sums of a norm).
     The hint `simplify_const_tensor_indices` disables tiling. Results that terms are scattered to
-    are not tiled either, nor are reductions over ranges that are data.
+    are not tiled either, nor are reductions over ranges that are data, and scans have loops of
+    their own.
     """
-    if "simplify_const_tensor_indices" in dict(op.hints) or op.places:
+    is_special = bool(op.places) or op.scan is not None
+    if "simplify_const_tensor_indices" in dict(op.hints) or is_special:
         return False
     if op.ragged_axis is not None:
         return False

@@ -8,15 +8,16 @@ from typing import Protocol, TypeAlias, TypeVar
 from ansorc.ir.expr import Expr
 from ansorc.lang.reduction import Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, ScalarLike
+from ansorc.lang.scan import ScanSteps
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Element: TypeAlias = "ScalarLike | Reduction | TupleReduction"
+Element: TypeAlias = "ScalarLike | Reduction | TupleReduction | ScanSteps"
 """The result of the function of a `compute`."""
-Elements: TypeAlias = "tuple[ScalarLike, ...] | TupleReduction"
+Elements: TypeAlias = "tuple[ScalarLike, ...] | TupleReduction | ScanSteps"
 """The result of the function of a `compute_tuple`."""
-Found: TypeAlias = "tuple[Expr, ...] | Reduction | TupleReduction"
+Found: TypeAlias = "tuple[Expr, ...] | Reduction | TupleReduction | ScanSteps"
 """A result with Python numbers replaced by literals."""
 FixedRank: TypeAlias = (
     Callable[[Scalar], T]

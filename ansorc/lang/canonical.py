@@ -74,9 +74,10 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
             )
             for temporary in op.temporaries
         ),
+        scan=op.scan and replace(op.scan, axis=axes[op.scan.axis]),
     )
     buffers = [replace(buffer, name=tensors[buffer.name]) for buffer in op.buffers]
-    return changed.with_buffers(buffers).with_bodies(lambda body: rewrite(body, rule))
+    return changed.with_bodies(lambda body: rewrite(body, rule)).with_buffers(buffers)
 
 
 def _rename_hints(op: ComputeOp, axes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -8,9 +8,11 @@ from ansorc.errors import IRError, LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Broadcast, Dot, Load, Ramp, Reduce, Var, dtype_of
+from ansorc.ir.node import walk
+from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules
-from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.compute_op import Combiner, ComputeOp, StateBuffer
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 from ansorc.lang.in_range import check_reads_in_range
 from ansorc.lang.reducer import Reducer, check_reducer
@@ -37,7 +39,10 @@ def check_op(op: ComputeOp) -> None:
             raise LanguageError(
                 f"'{buffer.name}' is {buffer.dtype}, but its body is {dtype_of(body)}"
             )
+    if op.temporaries and op.reduce_axes:
+        raise LanguageError(f"'{op.name}' is a reduction, which holds no values; write them out")
     _check_combiner(op)
+    _check_scan(op)
     _check_places(op)
     _check_ragged(op)
     _check_nodes(op, set(axes))
@@ -79,6 +84,34 @@ def _check_combiner(op: ComputeOp) -> None:
         check_reducer(op.combiner, [buffer.dtype for buffer in op.buffers], op.name)
     elif op.combiner is not None and op.more:
         raise LanguageError(f"'{op.name}' has several outputs; reduce them by one ac.reducer(...)")
+
+
+def _check_scan(op: ComputeOp) -> None:
+    """Raise LanguageError unless a scan, and nothing else, reads its states one step before."""
+    states = [n for n in op.nodes() if isinstance(n, Load) and isinstance(n.buffer, StateBuffer)]
+    if op.scan is None:
+        if states:
+            raise LanguageError(f"'{op.name}' reads itself, but is no scan")
+        return
+    if op.reduce_axes or op.temporaries or all(a.name != op.scan_axis for a in op.axes):
+        raise LanguageError(
+            f"'{op.name}' is a scan along '{op.scan_axis}', which has to be one of its axes "
+            f"({', '.join(axis.name for axis in op.axes)}); a scan has no reduce axes"
+        )
+    if [dtype_of(init) for init in op.inits] != [buffer.dtype for buffer in op.buffers]:
+        raise LanguageError(f"'{op.name}' does not begin with the dtypes of its states")
+    for node in (part for init in op.inits for part in walk(init)):
+        if (isinstance(node, Var) and node.name == op.scan_axis) or node in states:
+            raise LanguageError(
+                f"'{op.name}' begins with a value that depends on '{op.scan_axis}', along which "
+                "it is a scan"
+            )
+    for load in states:
+        if load not in op.state_loads:
+            raise LanguageError(
+                f"'{op.name}' reads its state at {expr_text(load)}; a scan reads the one before, "
+                f"{expr_text(op.state_loads[0])}"
+            )
 
 
 def _check_places(op: ComputeOp) -> None:
@@ -149,10 +182,12 @@ def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
 
 
 def _check_dtypes(op: ComputeOp) -> None:
-    buffers = {buffer.name: buffer for buffer in op.reads}
+    own = () if op.scan is None else (load.buffer for load in op.state_loads)
+    buffers = {buffer.name: buffer for buffer in (*op.reads, *own)}
     variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
+    buffers |= {each.buffer.name: each.buffer for each in op.temporaries}
     try:
-        for expr in op.expressions:
+        for expr in (*op.expressions, *op.inits):
             ExprRules(buffers, variables, lambda _: None).dtype(expr)
     except IRError as error:
         raise LanguageError(f"in the definition of '{op.name}': {error}") from error

@@ -11,7 +11,7 @@ from math import prod
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.reducer import Reducer
@@ -109,6 +109,34 @@ class Temporary:
 
 
 @dataclass(frozen=True)
+class StateBuffer(Buffer):
+    """A tensor of a scan as its own bodies load it; no other computation may load from it."""
+
+    output: int = 0
+    """The number of the tensor among those that the scan computes."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What makes a computation a scan: its elements along `axis` are computed one after the other.
+
+    The bodies load elements of the tensors that they compute, as `StateBuffer`s, one step before:
+    at `axis - 1`, or at `axis + 1` if the steps go from the end (`is_reversed`). In front of the
+    first element are the values `inits`, which do not depend on `axis`.
+    """
+
+    axis: str
+    inits: tuple[Expr, ...]
+    is_reversed: bool = False
+
+    @property
+    def before(self) -> Expr:
+        """The place along the axis of the step before."""
+        var = Var(self.axis)
+        return var + 1 if self.is_reversed else var - 1
+
+
+@dataclass(frozen=True)
 class Place:
     """Where a term goes along one axis of the results: to the number `index`, which may be data."""
 
@@ -124,11 +152,14 @@ class ComputeOp:
     reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
     search. `more` are further outputs, computed for the same axes at the same time; the
     computation has the name of its first. `temporaries` come before the bodies, in their order;
-    schedules make them, of computations that are not reductions.
+    schedules make them, of computations that are neither reductions nor scans.
 
     With `places`, terms are scattered along the axes that these name: each term is combined with
     the element at its places, and elements that no term goes to keep the identity. Neither body
     nor places depend on those axes.
+
+    `scan` is there if the elements along an axis are computed one from the other (`ac.scan`); what
+    the bodies load of their own tensors is none of `loads`.
     """
 
     name: str
@@ -141,6 +172,7 @@ class ComputeOp:
     more: tuple[Output, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
     places: tuple[Place, ...] = ()
+    scan: Scan | None = None
 
     @cached_property
     def loop_axes(self) -> tuple[Axis, ...]:
@@ -188,17 +220,29 @@ class ComputeOp:
         bounds = (bound for axis in self.reduce_axes for bound in axis.bounds)
         return (*bounds, *(place.index for place in self.places))
 
+    @property
+    def inits(self) -> tuple[Expr, ...]:
+        """The values in front of a scan, for each of `buffers`; none if it is no scan."""
+        return () if self.scan is None else self.scan.inits
+
+    @property
+    def scan_axis(self) -> str:
+        """The axis along which a scan goes, or an empty text."""
+        return "" if self.scan is None else self.scan.axis
+
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the ranges, the places and the parts, parents first."""
-        for expr in self.expressions:
+        """Yield every node of the ranges, the places, the parts and the front of a scan."""
+        for expr in (*self.expressions, *self.inits):
             yield from walk(expr)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of tensors by the ranges of axes, the places and the parts, in order."""
-        exprs = (*self.outer, *self.bodies)
+        """The loads of other tensors by all that is computed, in order."""
+        exprs = (*self.outer, *self.bodies, *self.inits)
         nodes = (node for expr in exprs for node in walk(expr))
         loads = [node for node in nodes if isinstance(node, Load)]
+        if self.scan is not None:
+            return tuple(load for load in loads if not isinstance(load.buffer, StateBuffer))
         if not self.temporaries:
             return tuple(loads)
         held = {temporary.buffer.name for temporary in self.temporaries}
@@ -250,9 +294,10 @@ class ComputeOp:
         before = tuple(temporary.with_value(change) for temporary in self.temporaries)
         places = tuple(Place(place.axis, change(place.index)) for place in self.places)
         axes = tuple(axis.with_bounds(change) for axis in self.reduce_axes)
+        scan = self.scan and replace(self.scan, inits=tuple(map(change, self.scan.inits)))
         return replace(
             self, body=change(self.body), more=more, temporaries=before, places=places,
-            reduce_axes=axes,
+            reduce_axes=axes, scan=scan,
         )  # fmt: skip
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
@@ -269,7 +314,29 @@ class ComputeOp:
         """Return the computation of `buffers` instead, with the name of the first."""
         pairs = zip(buffers[1:], self.more, strict=True)
         more = tuple(replace(output, buffer=buffer) for buffer, output in pairs)
-        return replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
+        renamed = replace(self, name=buffers[0].name, buffer=buffers[0], more=more)
+        return renamed if self.scan is None else renamed.with_states(renamed.state_loads)
+
+    @property
+    def state_loads(self) -> tuple[Load, ...]:
+        """The loads of the results of a scan at its own place, one step before."""
+        assert self.scan is not None
+        before = self.scan.before
+        places = tuple(before if a.name == self.scan.axis else Var(a.name) for a in self.axes)
+        return tuple(
+            Load(StateBuffer(buffer.name, buffer.shape, buffer.dtype, output=output), places)
+            for output, buffer in enumerate(self.buffers)
+        )
+
+    def with_states(self, states: Sequence[Expr]) -> ComputeOp:
+        """Return the scan with `states` in the place of its results one step before."""
+
+        def rule(node: Node) -> Node | None:
+            if isinstance(node, Load) and isinstance(node.buffer, StateBuffer):
+                return states[node.buffer.output]
+            return None
+
+        return self.with_bodies(lambda body: rewrite(body, rule))
 
 
 def _drop_check(node: Node) -> Node | None:

@@ -20,6 +20,17 @@ A reduce axis whose range is data has a line with it; its extent is above all va
     compute y: float32[4] (i: 4) sum over (k: 90) = V[k] * x[J[k]]
         range k = P[i] .. P[i + 1]
 
+Values that are held for each element of a computation come before it:
+
+    let y.let0: float32[] = x[i] - m[0]
+    compute y: float32[8] (i: 8) = y.let0[] * y.let0[]
+
+A scan names its axis, and each of its tensors the value in front of the first element:
+
+    compute R: float32[4, 8] (i: 4, t: 8) scan t from 0.0 = R[i, t - 1] + A[i, t]
+    compute X: float32[9] (t: 9) scan back t from 1.0 = X[t + 1] * Y[t + 1]
+        also Y: float32[9] from 0.0 = Y[t + 1] + X[t + 1]
+
 A computation that scatters its terms has one line for each axis along which it does:
 
     compute H: int64[256] (i: 256) sum over (n: 1000) = 1
@@ -36,12 +47,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansorc.errors import LanguageError, ParseError
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Const, Expr, Var
 from ansorc.ir.parser import parse_expr
 from ansorc.ir.printer import buffer_text, expr_text
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Place
+from ansorc.lang.compute_op import (
+    Axis,
+    Combiner,
+    ComputeOp,
+    Output,
+    Place,
+    Scan,
+    StateBuffer,
+    Temporary,
+)
 from ansorc.lang.naming import check_axis_name, check_tensor_name
 from ansorc.lang.reducer import Reducer, operands
 
@@ -54,7 +74,12 @@ _COMPUTE = re.compile(
     rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
-_ALSO = re.compile(rf"also {_BUFFER} = (?P<body>.+)")
+_LET = re.compile(rf"let {_BUFFER} = (?P<body>.+)")
+_SCAN = re.compile(
+    rf"compute {_BUFFER} \((?P<axes>[^)]*)\) scan (?P<back>back )?(?P<axis>\S+)"
+    r" from (?P<init>.+?) = (?P<body>.+)"
+)
+_ALSO = re.compile(rf"also {_BUFFER}(?: from (?P<init>.+?))? = (?P<body>.+)")
 _RANGE = re.compile(r"range (?P<axis>\S+) = (?P<begin>.+) \.\. (?P<end>.+)")
 _AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
@@ -89,16 +114,22 @@ def parse_dag(text: str) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
 
 
 def _op_lines(op: ComputeOp) -> Iterator[str]:
+    for held in op.temporaries:
+        declared = buffer_text(replace(held.buffer, scope=Scope.GLOBAL))
+        yield f"let {declared} = {expr_text(held.value)}"
     head = f"compute {buffer_text(op.buffer)} ({_axes_text(op.axes)})"
     over = f" {op.combiner.value} over ({_axes_text(op.reduce_axes)})" if op.combiner else ""
-    yield f"{head}{over} = {expr_text(op.body)}"
+    first, *more = [f" from {expr_text(init)}" for init in op.inits] or [""] * len(op.buffers)
+    if op.scan is not None:
+        over = f" scan {'back ' if op.scan.is_reversed else ''}{op.scan.axis}"
+    yield f"{head}{over}{first} = {expr_text(op.body)}"
     for axis in op.reduce_axes:
         if axis.bounds:
             yield f"    range {axis.name} = {' .. '.join(map(expr_text, axis.bounds))}"
     for place in op.places:
         yield f"    at {place.axis} = {expr_text(place.index)}"
-    for output in op.more:
-        yield f"    also {buffer_text(output.buffer)} = {expr_text(output.body)}"
+    for output, init in zip(op.more, more, strict=True):
+        yield f"    also {buffer_text(output.buffer)}{init} = {expr_text(output.body)}"
     if isinstance(op.combiner, Reducer):
         pairs = zip(op.combiner.identities, op.combiner.results, strict=True)
         for identity, result in pairs:
@@ -117,25 +148,36 @@ class _Reader:
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     ops: list[ComputeOp] = field(default_factory=list[ComputeOp])
+    held: dict[str, tuple[Buffer, str]] = field(default_factory=dict[str, tuple[Buffer, str]])
+    """The values that the next computation holds, as text."""
     params: tuple[Buffer, ...] | None = None
+    scan: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
+    """The lines of a scan whose tensors may not all be known yet."""
 
     def line(self, text: str) -> None:
         """Read one line; raise ParseError or LanguageError if it is not valid."""
         if self.params is not None:
             raise ParseError("nothing may follow the line 'params …'")
+        if self.scan and (match_ := _ALSO.fullmatch(text)):
+            self.scan.append(match_)
+            return
+        self._finish_scan()
         if match_ := _INPUT.fullmatch(text):
             buffer = _add_promise(self._buffer(match_), match_)
             self.buffers[buffer.name] = buffer
+        elif match_ := _LET.fullmatch(text):
+            buffer = replace(self._buffer(match_), scope=Scope.LOCAL)
+            self.held[buffer.name] = buffer, match_["body"]
+        elif match_ := _SCAN.fullmatch(text):
+            self.scan = [match_]
         elif match_ := _COMPUTE.fullmatch(text):
             op = self._op(match_)
             self.ops.append(op)
             self.buffers[op.name] = op.buffer
         elif (match_ := _ALSO.fullmatch(text)) and self.ops:
             self._also(match_)
-        elif (match_ := _RANGE.fullmatch(text)) and self.ops:
-            self._range(match_["axis"], (match_["begin"], match_["end"]))
-        elif (match_ := _AT.fullmatch(text)) and self.ops:
-            self._at(match_["axis"], match_["index"])
+        elif self.ops and self._is_of_indices(text):
+            pass
         elif (match_ := _COMBINE.fullmatch(text)) and self.ops:
             self._combine(match_["identity"], match_["body"])
         elif (match_ := _HINT.fullmatch(text)) and self.ops:
@@ -150,6 +192,14 @@ class _Reader:
                 "'hint …' or 'params …'"
             )
 
+    def _is_of_indices(self, text: str) -> bool:
+        """Return whether a line says where terms are or go; the last computation then knows."""
+        if match_ := _RANGE.fullmatch(text):
+            self._range(match_["axis"], (match_["begin"], match_["end"]))
+        elif match_ := _AT.fullmatch(text):
+            self._at(match_["axis"], match_["index"])
+        return match_ is not None
+
     def _buffer(self, match_: re.Match[str]) -> Buffer:
         name = match_["name"]
         check_tensor_name(name)
@@ -160,13 +210,50 @@ class _Reader:
     def _op(self, match_: re.Match[str]) -> ComputeOp:
         buffer = self._buffer(match_)
         axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
-        body: Expr = parse_expr(match_["body"], self.buffers, _variables(axes, reduce_axes))
+        variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
+        held: list[Temporary] = []
+        for name, (scalar, text) in self.held.items():
+            held.append(Temporary(scalar, parse_expr(text, buffers, variables)))
+            buffers[name] = scalar
+        self.held.clear()
+        body: Expr = parse_expr(match_["body"], buffers, variables)
         combiner = _combiner(match_["combiner"]) if match_["combiner"] else None
-        return ComputeOp(buffer.name, buffer, axes, reduce_axes, combiner, body)
+        return ComputeOp(
+            buffer.name, buffer, axes, reduce_axes, combiner, body, temporaries=tuple(held)
+        )
+
+    def _finish_scan(self) -> None:
+        """Read the scan whose lines are known, if there is one."""
+        if not self.scan:
+            return
+        lines, self.scan = self.scan, []
+        buffers = [self._buffer(line) for line in lines]
+        axes = _axes(lines[0]["axes"])
+        names = {
+            buffer.name: StateBuffer(buffer.name, buffer.shape, buffer.dtype, output=number)
+            for number, buffer in enumerate(buffers)
+        }
+        known, variables = {**self.buffers, **names}, _variables(axes, ())
+        if any(line["init"] is None for line in lines):
+            raise ParseError("each tensor of a scan needs a value 'from …' in front of it")
+        inits = tuple(parse_expr(line["init"], self.buffers, variables) for line in lines)
+        first, *more = (
+            Output(buffer, parse_expr(line["body"], known, variables))
+            for buffer, line in zip(buffers, lines, strict=True)
+        )
+        scan = Scan(lines[0]["axis"], inits, lines[0]["back"] is not None)
+        self.ops.append(
+            ComputeOp(
+                first.buffer.name, first.buffer, axes, (), None, first.body, more=tuple(more),
+                scan=scan,
+            )
+        )  # fmt: skip
+        self.buffers |= {buffer.name: buffer for buffer in buffers}
 
     def _also(self, match_: re.Match[str]) -> None:
         op, buffer = self.ops[-1], self._buffer(match_)
-        body = parse_expr(match_["body"], self.buffers, _variables(op.axes, op.reduce_axes))
+        buffers = self.buffers | {each.buffer.name: each.buffer for each in op.temporaries}
+        body = parse_expr(match_["body"], buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
 

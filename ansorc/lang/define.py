@@ -13,8 +13,9 @@ from ansorc.ir.node import Node, rewrite
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
-from ansorc.lang.compute_op import Axis, ComputeOp, Output
+from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan
 from ansorc.lang.hints import Hints, as_hints
+from ansorc.lang.let import hold_lets, write_lets_out
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
@@ -23,10 +24,11 @@ from ansorc.lang.naming import (
     stage_name,
     unique_name,
 )
-from ansorc.lang.ragged import with_extent
+from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
+from ansorc.lang.scan import ScanSteps, StateVar, with_extent
 from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import Tensor, extents_of
 from ansorc.lang.whole import Whole
@@ -67,10 +69,10 @@ def compute(
 ) -> Tensor:
     """Return the tensor of `shape` whose element at (i, j, …) is `fn(i, j, …)`.
 
-    `fn` returns an expression, a Python number, or a reduction (`sum`, `max`, `min`, `prod`, `any`,
-    `all`, or one of 1-tuples). Its parameter names, or else `axes`, name the axes. `hints` are for
-    the search (lang/hints.py). Raise LanguageError on a wrong rank, mixed dtypes, a read outside of
-    a tensor, or a bad name.
+    `fn` returns an expression, a Python number, a reduction (`sum`, `max`, `min`, `prod`, `any`,
+    `all`, or one of 1-tuples), or a `scan` along one of its indices. Its parameter names, or else
+    `axes`, name the axes. `hints` are for the search (lang/hints.py). Raise LanguageError on a
+    wrong rank, mixed dtypes, a read outside of a tensor, or a bad name.
     """
     space, value = _trace(shape, fn, name, axes)
     op = _make_op((str(name),), space, _one(name, value), value, hints)
@@ -110,9 +112,10 @@ def compute_tuple(
 ) -> tuple[Tensor, ...]:
     """Return several tensors of `shape`, computed at the same time: `fn` returns their elements.
 
-    `fn` returns a tuple of expressions, or one reduction of tuples (`argmax`, `argmin`, or one made
-    by `reducer`). `name` is a list of their names, or one name to which .0, .1, … is added. The
-    rest is as in `compute`. Raise LanguageError as `compute` does, and on a wrong number of names.
+    `fn` returns a tuple of expressions, one reduction of tuples (`argmax`, `argmin`, or one made
+    by `reducer`), or one `scan` of several states. `name` is a list of their names, or one name to
+    which .0, .1, … is added. The rest is as in `compute`. Raise LanguageError as `compute` does,
+    and on a wrong number of names.
     """
     stem = name if isinstance(name, str) else "compute"
     space, value = _trace(shape, fn, stem, axes)
@@ -185,6 +188,8 @@ def _op(
     hints: tuple[tuple[str, str], ...],
 ) -> ComputeOp:
     """Return the computation of the tensors `names` over the axes `space`."""
+    if isinstance(value, ScanSteps):
+        return _scan_op(names, space, value, hints)
     bodies, reduce, combiner = value, dict[int, tuple[Axis, int]](), None
     if isinstance(bodies, Reduction):
         bodies, combiner = (bodies.body,), bodies.combiner
@@ -194,34 +199,85 @@ def _op(
         reduce = number_reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
-    for name, body in zip(names, bodies, strict=True):
+    held = ((), bodies) if reduce else hold_lets(names[0], bodies, space)
+    before = tuple(
+        each.with_value(lambda value: without_reduce_axes(names[0], value, reduce))
+        for each in held[0]
+    )
+    for name, body in zip(names, held[1], strict=True):
         plain = without_reduce_axes(name, body, reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     bodies = [output.body for output in outputs]
-    axes = tuple(with_extent(axis, bodies, names[0]) for axis, _ in reduce.values())
-    op = ComputeOp(names[0], first.buffer, space, axes, combiner, first.body, hints, tuple(more))
+    axes = tuple(with_known_extent(axis, bodies, names[0]) for axis, _ in reduce.values())
+    op = ComputeOp(
+        names[0],
+        first.buffer,
+        space,
+        axes,
+        combiner,
+        first.body,
+        hints,
+        tuple(more),
+        temporaries=before,
+    )
     return with_shared_values(op)
+
+
+def _scan_op(
+    names: tuple[str, ...],
+    space: tuple[Axis, ...],
+    steps: ScanSteps,
+    hints: tuple[tuple[str, str], ...],
+) -> ComputeOp:
+    """Return the scan of the tensors `names` over the axes `space`."""
+    along = next((axis for axis in space if axis.name == steps.axis), None)
+    if along is None:
+        listed = ", ".join(f"'{axis.name}'" for axis in space) or "it has none"
+        raise LanguageError(
+            f"'{names[0]}' is a scan along '{steps.axis}', which is none of its axes ({listed})"
+        )
+    bodies = with_extent(steps, along.extent)
+    for body in (*steps.inits, *bodies):
+        without_reduce_axes(names[0], body, {})
+    shape = tuple(axis.extent for axis in space)
+    first, *more = (
+        Output(Buffer(name, shape, dtype_of(body)), body)
+        for name, body in zip(names, bodies, strict=True)
+    )
+    scan = Scan(steps.axis, steps.inits, steps.is_reversed)
+    op = ComputeOp(
+        names[0], first.buffer, space, (), None, first.body, hints, tuple(more), scan=scan
+    )
+    states = {id(var): load for var, load in zip(steps.states, op.state_loads, strict=True)}
+
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, StateVar) and id(node) not in states:
+            raise LanguageError(f"'{names[0]}' uses a state of another scan; read its tensor")
+        return states.get(id(node))
+
+    return with_shared_values(op.with_bodies(lambda body: rewrite(body, rule)))
 
 
 def _one(name: str, value: Element | Elements) -> Found:
     """Return the result of the function of a `compute`; raise LanguageError unless it is one."""
-    if isinstance(value, TupleReduction) and len(value.bodies) > 1:
+    if isinstance(value, TupleReduction | ScanSteps) and len(value.bodies) > 1:
         raise LanguageError(
             f"the function of '{name}' returned {len(value.bodies)} values; use compute_tuple, "
             "which returns as many tensors"
         )
-    return value if isinstance(value, Reduction | TupleReduction) else (_scalar(name, value),)
+    is_whole = isinstance(value, Reduction | TupleReduction | ScanSteps)
+    return value if is_whole else (_scalar(name, value),)
 
 
-def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduction:
+def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduction | ScanSteps:
     """Return the results of the function of a `compute_tuple`; raise LanguageError otherwise."""
-    if isinstance(value, TupleReduction):
+    if isinstance(value, TupleReduction | ScanSteps):
         return value
     if not isinstance(value, tuple) or not value:
         raise LanguageError(
             f"the function of '{name}' returned {short_text(value)}; "
-            "return a tuple of expressions, or one reduction of tuples"
+            "return a tuple of expressions, one reduction of tuples, or one scan"
         )
     return tuple(_scalar(name, element) for element in value)
 
@@ -246,7 +302,10 @@ def number_reduce_axes(
     for axis in axes:
         name = unique_name(axis.name, taken)
         taken.add(name)
-        numbered[id(axis.expr)] = (Axis(name, axis.extent, *axis.bounds), axis.lo)
+        numbered[id(axis.expr)] = (
+            Axis(name, axis.extent, *map(write_lets_out, axis.bounds)),
+            axis.lo,
+        )
     return numbered
 
 
@@ -264,7 +323,7 @@ def without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, 
         axis, lo = reduce[id(node)]
         return Var(axis.name) + lo if lo else Var(axis.name)
 
-    return rewrite(body, rule)
+    return rewrite(write_lets_out(body), rule)
 
 
 def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ def op_flops(op: ComputeOp) -> float:
         return float(hinted)
     terms = math.prod(op.count_terms(axis) for axis in (*op.loop_axes, *op.reduce_axes))
     pairs = list(zip(op.bodies, op.buffers, strict=True))
+    pairs += [(each.value, each.buffer) for each in op.temporaries]
     if isinstance(op.combiner, Reducer):
         pairs += zip(op.combiner.results, op.buffers, strict=True)
     each = sum(_cost(body, buffer.dtype) for body, buffer in pairs)

@@ -142,8 +142,8 @@ class Grid:
 
     def load(self, load: Load, mask: Mask, tensor: Array) -> Array:
         """Return the elements that `load` reads; `tensor` is the contents of its buffer."""
-        if not load.indices:
-            return tensor.reshape((1,) * self.rank)
+        if not load.indices:  # a tensor of one element, or a value that is held for each element
+            return tensor if tensor.ndim else tensor.reshape((1,) * self.rank)
         view = find_strided_view(tensor, load.indices, self.axes) if self.is_box else None
         if view is not None:
             return view

@@ -17,7 +17,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Not, Select, Var
 from ansorc.ir.node import Node, children, walk
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import ComputeOp, StateBuffer
 from ansorc.lang.grid import Grid
 
 _MOST_POINTS = 1 << 18
@@ -28,11 +28,13 @@ def check_reads_in_range(op: ComputeOp) -> None:
 
     Affine indices are decided exactly. Others, and those in an arm of `if_then_else`, are decided
     by trying all values of the axes that matter, if these are few. Indices that depend on the
-    contents of tensors are not decided.
+    contents of tensors are not decided. What a scan reads of itself is right by construction.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
-    for expr in (*op.outer, *op.bodies):
+    for expr in (*op.outer, *op.parts, *op.inits):
         for load, guards in _find_guarded_loads(expr, ()):
+            if isinstance(load.buffer, StateBuffer):
+                continue
             for dimension, index in enumerate(load.indices):
                 _Read(op.name, load, dimension, index).check(guards, ranges)
     for place in op.places:

@@ -10,11 +10,12 @@ import numpy as np
 from ansorc.errors import LanguageError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Var
+from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.insert_checks import insert_checks
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt
-from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
+from ansorc.ir.substitute import substitute
+from ansorc.lang.compute_op import Axis, ComputeOp, Scan
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 
@@ -79,6 +80,8 @@ def interpret_definition(dag: Definition, inputs: Sequence[Array]) -> list[Array
 def _nest(op: ComputeOp) -> Stmt:
     """Return the loops that compute all elements of `op`."""
     indices = tuple(Var(axis.name) for axis in op.axes)
+    if op.scan is not None:
+        return _scan(op, op.scan)
     if op.combiner is None:
         values = [temporary.value for temporary in op.temporaries]
         element = with_temporaries(
@@ -90,6 +93,22 @@ def _nest(op: ComputeOp) -> Stmt:
         return Seq((_loops(op.axes, first[0]), _scatter(op)))
     terms = _loops(op.reduce_axes, update(op, op.buffers, indices, op.bodies))
     return _loops(op.axes, Seq((*first, terms)))
+
+
+def _scan(op: ComputeOp, scan: Scan) -> Stmt:
+    """Return the loops of a scan, whose steps read what the ones before have stored."""
+    extent = next(axis.extent for axis in op.axes if axis.name == scan.axis)
+    step: Expr = Var(scan.axis)
+    place = {scan.axis: binary(BinaryOp.SUB, const(extent - 1), step) if scan.is_reversed else step}
+    indices = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
+    before = [Load(b, load.indices) for b, load in zip(op.buffers, op.state_loads, strict=True)]
+    first, next_ = (
+        Seq(tuple(stores(op.buffers, indices, [substitute(body, place) for body in made.bodies])))
+        for made in (op.with_states(op.inits), op.with_states(before))
+    )
+    others = [axis for axis in op.axes if axis.name != scan.axis]
+    element = If(compare(CompareOp.EQ, step, const(0)), first, next_)
+    return _loops((*others, Axis(scan.axis, extent)), element)
 
 
 def _scatter(op: ComputeOp) -> Stmt:

@@ -21,18 +21,24 @@ OPERATORS = {
     "right_shift": "rshift", "matmul": "matmul",
 }  # fmt: skip
 """The function that NumPy calls for each operator with one of its numbers on the left."""
+_OF_THE_LANGUAGE = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "clip", "cosh", "hypot",
+    "isfinite", "isinf", "isnan", "log10", "rint", "sign", "sinh", "tan",
+)  # fmt: skip
+"""The functions of `ansorc/lang/functions.py` with names of NumPy, made of other operations."""
 _NAMES = {
-    "absolute": "abs", "rint": "round", "logical_and": "all_of", "logical_or": "any_of",
-    "float_power": "power", "bitwise_count": "popcount",
+    "absolute": "abs", "logical_and": "all_of", "logical_or": "any_of",
+    "float_power": "power", "bitwise_count": "popcount", "arccos": "acos", "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
+    "arctanh": "atanh",
 }  # fmt: skip
 _WRITTEN = {
-    "isnan": "x != x", "isinf": "abs(x) == float('inf')", "isfinite": "abs(x) < float('inf')",
     "square": "x * x", "negative": "-x", "reciprocal": "1.0 / x",
-    "sign": "ac.if_then_else(x > 0.0, 1.0, ac.if_then_else(x < 0.0, -1.0, 0.0))",
 }  # fmt: skip
 """Functions of NumPy that are written as operators."""
 _OWN = {
     *MATH_FUNCTIONS,
+    *_OF_THE_LANGUAGE,
     "all_of",
     "any_of",
     "logical_not",

@@ -33,7 +33,7 @@ from ansorc.lang.grid import FloatType, Grid
 _BLOCK_ELEMENTS = 1 << 20
 
 
-def with_extent(axis: Axis, bodies: Sequence[Expr], name: str) -> Axis:
+def with_known_extent(axis: Axis, bodies: Sequence[Expr], name: str) -> Axis:
     """Return the axis of the computation `name` with an extent above all its values.
 
     It is that of the dimensions that the axis indexes, or the promised range of its end. Raise

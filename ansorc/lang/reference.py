@@ -22,6 +22,7 @@ from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
 from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
+from ansorc.lang.scan_reference import evaluate_scan
 from ansorc.lang.tuple_fold import combine, fold
 
 Slices: TypeAlias = tuple[slice, ...]
@@ -89,6 +90,9 @@ class Evaluation:
     def run(self) -> dict[str, Array]:
         """Return the whole tensors, by name."""
         op, rank = self.op, len(self.op.axes)
+        if op.scan is not None:
+            made = evaluate_scan(op, self.tensors, self.floats)
+            return {buffer.name: array for buffer, array in zip(op.buffers, made, strict=True)}
         if op.places:
             return {op.buffer.name: self._scattered()}
         if op.ragged_axis is not None:
@@ -98,8 +102,10 @@ class Evaluation:
         for result, identity in zip(results, op.identities, strict=False):
             result[...] = identity.value
         is_whole = isinstance(op.combiner, Reducer)
-        for box in boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
-            values = [self._wide(self.grid(box).evaluate(factor)) for factor in factors]
+        held = [each.value for each in op.temporaries]
+        for box in boxes((*op.axes, *op.reduce_axes), [*held, *factors], is_whole=is_whole):
+            grid = self.grid(box)
+            values = [self._wide(grid.evaluate(factor)) for factor in factors]
             shape = [part.stop - part.start for part in box]
             blocks = [result[(*box[:rank], ...)] for result in results]
             for block, new in zip(blocks, self._update(blocks, values, shape), strict=True):
@@ -160,14 +166,18 @@ class Evaluation:
         return [_ACCUMULATE[combiner](blocks[0], self._reduce(values, shape))]
 
     def grid(self, box: Slices) -> Grid:
-        """Return the grid of the axes' values in a box, with the tensors."""
+        """Return the grid of the axes' values in a box, with the tensors and values held."""
         axes: dict[str, Array] = {}
         for d, axis in enumerate((*self.op.axes, *self.op.reduce_axes)):
             shape = [1] * len(box)
             shape[d] = -1
             values: Array = np.arange(box[d].start, box[d].stop, dtype=np.int64)
             axes[axis.name] = values.reshape(shape)
-        return Grid(axes, self.tensors, self.floats, self.op.name, len(box))
+        tensors = dict(self.tensors)
+        grid = Grid(axes, tensors, self.floats, self.op.name, len(box))
+        for each in self.op.temporaries:
+            tensors[each.buffer.name] = grid.evaluate(each.value)
+        return grid
 
     def _reduce(self, values: Sequence[Array], shape: Sequence[int]) -> Array:
         rank = len(self.op.axes)

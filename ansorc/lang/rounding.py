@@ -45,6 +45,14 @@ from ansorc.lang.grid import FUNCTIONS, Grid, Mask, convert
 from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
+from ansorc.lang.scan_form import Accumulation, Linear, accumulation_of, linear_of
+from ansorc.lang.scan_reference import (
+    accumulate,
+    evaluate_steps,
+    solve_linear,
+    step_grid,
+    steps_of,
+)
 
 SAFETY = 8.0
 """The multiple of the bound that a correct program may reach; used to probe jumps and functions."""
@@ -94,6 +102,8 @@ class _OpRounding:
         op = self.op
         if not any(buffer.dtype.is_float for buffer in (*op.buffers, *op.reads)):
             return {}
+        if op.scan is not None:
+            return self._run_scan()
         if op.places:
             return self._scattered()
         if op.ragged_axis is not None:
@@ -104,9 +114,15 @@ class _OpRounding:
         if op.combiner is Combiner.PROD:
             larger[0][...] = 1.0
         is_whole = isinstance(op.combiner, Reducer)
-        for box in boxes((*op.axes, *op.reduce_axes), factors, is_whole=is_whole):
+        held = [each.value for each in op.temporaries]
+        for box in boxes((*op.axes, *op.reduce_axes), [*held, *factors], is_whole=is_whole):
             grid = Evaluation(op, self.tensors, np.dtype(np.float64)).grid(box)
-            walked = _Walk(grid, replace(grid, tensors=self.bounds))
+            errors = dict(self.bounds)
+            walked = _Walk(grid, replace(grid, tensors=errors))
+            for each in op.temporaries:
+                _, error = walked.evaluate(each.value)
+                if error is not None:
+                    errors[each.buffer.name] = error
             pairs = [walked.evaluate(factor) for factor in factors]
             block = (*box[: len(op.axes)], ...)
             self._add(
@@ -158,6 +174,64 @@ class _OpRounding:
                 np.maximum.at(moved, terms.rows, errors.max(axis=inner, initial=0.0))
         moved, larger = ragged.result(moved).copy(), ragged.result(larger).copy()
         return self._finish([moved], [larger], int(counts.max()))
+
+    def _run_scan(self) -> dict[str, Array]:
+        """Return a bound for each result of a scan, whether it is computed in blocks or not."""
+        op = self.op
+        form, linear = accumulation_of(op), linear_of(op)
+        if form is not None:
+            made = [self._of_accumulation(form)]
+        elif linear is not None:
+            made = [self._of_linear(linear)]
+        else:
+            made = evaluate_steps(op, self._of_step, np.dtype(np.float64))
+        return {
+            buffer.name: _of_finite(self.tensors[buffer.name], bound)
+            for buffer, bound in zip(op.buffers, made, strict=True)
+            if bound.any()
+        }
+
+    def _whole(self, expr: Expr) -> tuple[Array, Array]:
+        """Return the values of `expr` at all places, and their errors."""
+        full = tuple(slice(0, axis.extent) for axis in self.op.axes)
+        grid = Evaluation(self.op, self.tensors, np.dtype(np.float64)).grid(full)
+        value, bound = _Walk(grid, replace(grid, tensors=self.bounds)).evaluate(expr)
+        return value, np.zeros_like(value, np.float64) if bound is None else bound
+
+    def _of_accumulation(self, form: Accumulation) -> Array:
+        op, epsilon = (
+            self.op,
+            self.op.buffer.dtype.epsilon if self.op.buffer.dtype.is_float else 0.0,
+        )
+        (term, moved), (init, first) = self._whole(form.term), self._whole(op.inits[0])
+        rounded = epsilon * max(1.0, math.sqrt(len(steps_of(op))) / _MANY)
+        value = np.abs(self.tensors[op.name].astype(np.float64))
+        if form.combiner is Combiner.SUM:
+            most = accumulate(op, np.add, np.abs(term.astype(np.float64)), np.abs(init))
+            return accumulate(op, np.add, moved, first) + rounded * most
+        if form.combiner is Combiner.PROD:
+            whole = np.abs(term) + moved, np.abs(init) + first
+            return accumulate(op, np.multiply, *whole) - value + rounded * value
+        return accumulate(op, np.maximum, moved, first)
+
+    def _of_linear(self, linear: Linear) -> Array:
+        """Return the errors of a linear recurrence, whose parts may be as large as magnitudes."""
+        op, epsilon = self.op, self.op.buffer.dtype.epsilon
+        (factor, of_factor), (term, of_term) = self._whole(linear.factor), self._whole(linear.term)
+        init, first = self._whole(op.inits[0])
+        sizes = np.abs(factor), np.abs(term), np.abs(init)
+        most = solve_linear(op, *sizes)
+        grown = (of_factor + epsilon * sizes[0]) / np.where(sizes[0] > 0, sizes[0], 1.0)
+        return solve_linear(op, sizes[0], of_term + (grown + 2 * epsilon) * most, first)
+
+    def _of_step(self, step: int, own: list[Array]) -> list[Array]:
+        op = self.op
+        begun = op.with_states(op.inits) if step == steps_of(op)[0] else op
+        mine = {buffer.name: bound for buffer, bound in zip(op.buffers, own, strict=True)}
+        grid = step_grid(op, self.tensors, np.dtype(np.float64), step)
+        walked = _Walk(grid, replace(grid, tensors={**self.bounds, **mine}))
+        bounds = (walked.evaluate(body)[1] for body in begun.bodies)
+        return [np.zeros(1) if bound is None else bound for bound in bounds]
 
     def _add(
         self,
@@ -309,7 +383,7 @@ _STEEPEST = {"tanh": 1.0, "erf": 1.13, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, 
 """The greatest slope of functions with a bounded slope."""
 
 
-_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "fmod")
+_EXACT = (BinaryOp.MIN, BinaryOp.MAX, "abs", "floor", "ceil", "round", "trunc", "copysign", "fmod")
 
 
 def _rounds(expr: Expr) -> bool:

@@ -122,7 +122,9 @@ def _of_axes(
             "out to scatter whole tensors"
         )
     places = [as_scalar(each) for each in indices]
-    return axes, places, value if callable(value) else _constant(name, value)
+    if isinstance(value, Scalar) or not callable(value):  # an element refuses to be called
+        return axes, places, _constant(name, value)
+    return axes, places, value
 
 
 def _constant(name: str, value: Terms) -> _Value:

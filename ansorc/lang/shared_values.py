@@ -33,15 +33,16 @@ _PART = 64
 def with_shared_values(op: ComputeOp) -> ComputeOp:
     """Return `op` with its shared values as separate tensors, if it is long.
 
-    Raise LanguageError if more than MOST nodes are left, in a reduction or under conditions.
+    Raise LanguageError if more than MOST nodes are left, in a reduction or a scan, or under
+    conditions.
     """
     sizes: dict[int, int] = {}
-    if max(_size(body, sizes) for body in op.bodies) <= LONG:
+    if max(_size(body, sizes) for body in op.parts) <= LONG:
         return op
-    if not op.reduce_axes:
+    if not op.reduce_axes and not op.temporaries and op.scan is None:
         op = _Parts(op).result()
         sizes = {}
-    size = max(_size(body, sizes) for body in op.bodies)
+    size = max(_size(body, sizes) for body in op.parts)
     if size > MOST:
         raise LanguageError(
             f"the definition of '{op.name}' uses values again and again: written out it has {size} "

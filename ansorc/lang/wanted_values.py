@@ -9,7 +9,7 @@ tensors are added, each gets a part, so that all of the indexed tensor is reache
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import children
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.dag import ComputeDAG
+from ansorc.lang.scan_form import accumulation_of
 
 Span: TypeAlias = tuple[float, float]
 """The least and the largest value, perhaps infinite."""
@@ -54,11 +55,27 @@ def find_wanted_values(
         extents = {axis.name: axis.extent for axis in op.axes}
         for place in op.places:
             walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)
-        for body, buffer in zip(op.bodies, op.buffers, strict=True):
-            walk.visit(body, _of_terms(op, wanted.get(buffer.name, _ANY)), is_guarded=False)
+        for part, span in _parts(op, wanted):
+            walk.visit(part, span, is_guarded=False)
+        for each in reversed(op.temporaries):
+            walk.visit(each.value, wanted.get(each.buffer.name, _ANY), is_guarded=False)
     inputs = {buffer.name: buffer.dtype for buffer in dag.inputs}
     spans = {name: _round(span, inputs[name]) for name, span in wanted.items() if name in inputs}
     return {name: span for name, span in spans.items() if span[0] <= span[1] and span != _ANY}
+
+
+def _parts(op: ComputeOp, wanted: Mapping[str, Span]) -> Iterator[tuple[Expr, Span]]:
+    """Yield the parts of `op` with the spans that they should have, for those of its results."""
+    spans = [wanted.get(buffer.name, _ANY) for buffer in op.buffers]
+    form = accumulation_of(op)
+    if form is not None and form.combiner is Combiner.SUM:
+        count = 1 + next(axis.extent for axis in op.axes if axis.name == op.scan_axis)
+        share = spans[0][0] / count, spans[0][1] / count
+        yield from ((form.term, share), (op.inits[0], share))
+        return
+    for body, span in zip(op.bodies, spans, strict=True):
+        yield body, _of_terms(op, span)
+    yield from zip(op.inits, spans, strict=False)
 
 
 def _of_terms(op: ComputeOp, span: Span) -> Span:

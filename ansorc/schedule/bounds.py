@@ -15,10 +15,13 @@ import numpy as np
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.arith.cut_off import CutOff, linear_form
 from ansorc.ir.arith.interval import Ranges
-from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Var
+from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
+from ansorc.ir.node import walk
 from ansorc.ir.substitute import free_vars
+from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, common, divide_up, same, scale_span, smaller
+from ansorc.schedule.scan_state import first_step
 from ansorc.schedule.stage import At, Loop, Mark, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
 
@@ -64,6 +67,8 @@ def axis_boxes(stage: Stage, depth: int, *, is_shared: bool = False) -> dict[str
             else:
                 moved = scale_span(part.extent, part.stride)
                 widths[part.axis] = add(widths.get(part.axis, 1), moved)
+    if stage.op.scan is not None and stage.op.scan.is_reversed:
+        steps[stage.op.scan_axis] = 1
     return {
         name: IndexBounds(None, extent)
         if False in scattered.get(name, ())
@@ -101,6 +106,7 @@ def _region(
 ) -> tuple[IndexBounds, ...]:
     source = state.stage(name).op
     shape = source.buffer.shape
+    _require_before_steps(state, source, *spot)
     boxes: list[list[IndexBounds]] = [[] for _ in shape]
     for reader in state.readers(name):
         axes = _reader_boxes(state, reader, spot, is_shared=is_shared)
@@ -113,7 +119,25 @@ def _region(
                 box += [_index_box(index, axes, ranges) for index in column]
     for place in source.places:  # terms go anywhere along it
         boxes[[axis.name for axis in source.axes].index(place.axis)] = [IndexBounds(None, None)]
-    return tuple(_hull(box, extent) for box, extent in zip(boxes, shape, strict=True))
+    return tuple(
+        IndexBounds(Linear(), axis.extent)  # each step needs all before it
+        if axis.name == source.scan_axis
+        else _hull(box, axis.extent)
+        for box, axis in zip(boxes, source.axes, strict=True)
+    )
+
+
+def _require_before_steps(state: State, source: ComputeOp, target: Stage, depth: int) -> None:
+    """Raise LookupError if a scan needs `source` before its first step, but it is computed later.
+
+    It is computed inside the first `depth` loops of `target`.
+    """
+    first = first_step(target)
+    if first is None or depth <= first:
+        return
+    loads = (node for init in target.op.inits for node in walk(init) if isinstance(node, Load))
+    if any(load.buffer in source.buffers for load in loads):
+        raise LookupError(target.name)
 
 
 def settle(state: State, step: Step, before: State, *, within: str = "") -> State:
@@ -173,6 +197,9 @@ def unfit_layout(state: State, tensor: str) -> str:
         assert position is not None
         boxes = dict(zip(names, region(state, stage.name, target, position + 1), strict=True))
         lows = [box.low for name, box in boxes.items() if name in moved and box.low is not None]
+        scan, anchors = target.op.scan, {anchor for low in lows for anchor, _ in low.terms}
+        if scan is not None and scan.is_reversed and scan.axis in anchors:
+            return f"'{target.name}' is a scan that begins at the end"
         if any(divisor != 1 for low in lows for _, divisor in low.terms):
             return f"'{stage.name}' is computed for quotients of the loops of '{target.name}'"
         moved = {anchor for low in lows for anchor, _ in low.terms}

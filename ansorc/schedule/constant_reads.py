@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import Load
+from ansorc.ir.node import walk
 from ansorc.ir.printer import expr_text
 from ansorc.schedule.state import State
 
@@ -22,6 +23,12 @@ def unfit_read(state: State, tensor: str) -> str:
     if len({load.indices for load in loads}) > 1:
         texts = " and ".join(sorted(expr_text(load) for load in loads))
         return f"'{reader.name}' reads it as {texts}; one layout cannot follow both"
+    if reader.op.scan is not None:
+        nodes = (node for init in reader.op.inits for node in walk(init))
+        if any(isinstance(node, Load) and node in loads for node in nodes):
+            return f"'{reader.name}' is a scan that reads it before its first step"
+        if reader.op.scan.is_reversed:
+            return f"'{reader.name}' is a scan that begins at the end"
     return _unfit_index(next(iter(loads)))
 
 

@@ -50,7 +50,8 @@ def inline_op(reader: ComputeOp, source: ComputeOp) -> ComputeOp | None:
 
 def is_short_inlined(reader: ComputeOp, source: ComputeOp) -> bool:
     """Return whether inlining `source` into `reader` repeats only short values."""
-    most, before = MOST_WRITTEN_OUT * (1 if reader.reduce_axes else 2), max(sizes_of(reader))
+    is_plain = not reader.reduce_axes and reader.scan is None
+    most, before = MOST_WRITTEN_OUT * (2 if is_plain else 1), max(sizes_of(reader))
     most += before if before > most else 0  # such a definition was made by a rule
     made = inline_op(reader, source)
     if made is None or max(sizes_of(made)) > most:
@@ -171,7 +172,7 @@ class _Inlining:
 
     def _may_come_first(self, buffer: Buffer, indices: Indices) -> bool:
         """Return whether the value can be computed for each element, needed or not."""
-        if self.reader.reduce_axes:
+        if self.reader.reduce_axes or self.reader.scan is not None:
             return False
         ranges: Ranges = {axis.name: (0, axis.extent - 1) for axis in self.reader.axes}
         loads = any(isinstance(part, Load) for index in indices for part in walk(index))

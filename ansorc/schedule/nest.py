@@ -18,13 +18,15 @@ from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
-from ansorc.schedule.bounds import region, runs_over_threads
+from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.loops import loop_of, stages_ahead, starts_threads
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_limits, find_needs
+from ansorc.schedule.placed import Placed, axis_values_of, minus
+from ansorc.schedule.scan_state import ScanStates, advance, first_step, states_of
 from ansorc.schedule.scattered import (
     adds_atomically,
     initial_loops,
@@ -42,22 +44,11 @@ _LEAST_TESTED = 256
 
 
 @dataclass
-class _Placed:
-    """A stage whose loops are being built: its loop variables, and the start of its region."""
-
-    stage: Stage
-    buffers: tuple[Buffer, ...]
-    lows: tuple[Expr, ...]
-    """The first index computed along each space axis; literal 0 for a whole tensor."""
-    leaves: dict[str, Expr]
-
-
-@dataclass
 class Nests:
     """Builds the nests of one state, from the outside in."""
 
     state: State
-    placed: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])
+    placed: dict[str, Placed] = field(default_factory=dict[str, "Placed"])
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     names: dict[str, int] = field(default_factory=dict[str, int])
     is_threaded: bool = False
@@ -75,22 +66,20 @@ class Nests:
             return Seq((store_identities(stage, placed.buffers), update))
         by_pragma = loops_to_unroll(stage, self.state)
         unrolled = frozenset(name for name, is_unrolled in by_pragma.items() if is_unrolled)
-        first_reduce = next(
-            (
-                position
-                for position, iterator in enumerate(stage.iterators)
-                if iterator.kind is AxisKind.REDUCE
-            ),
-            None,
-        )
-        if first_reduce is None:
+        steps = first_step(stage)
+        if steps is not None:
+            return self._loops(
+                placed, 0, unrolled, lambda: self._scan(placed, steps, unrolled), end=steps
+            )
+        kinds = [iterator.kind for iterator in stage.iterators]
+        if AxisKind.REDUCE not in kinds:
             return self._loops(placed, 0, unrolled, lambda: self._assign(placed))
-        reduce = first_reduce
+        reduce = kinds.index(AxisKind.REDUCE)
         return self._loops(
             placed, 0, unrolled, lambda: self._reduction(placed, reduce, unrolled), end=reduce
         )
 
-    def _place(self, stage: Stage) -> _Placed:
+    def _place(self, stage: Stage) -> Placed:
         leaves: dict[str, Expr] = {}
         for iterator in stage.iterators:
             is_one = as_int(iterator.extent) == 1 and not stage.is_ragged(iterator)
@@ -105,7 +94,7 @@ class Nests:
         is_shared = stage.scope == "shared"
         is_attached = isinstance(stage.attach, At)
         lows = self._lows(stage, is_shared=is_shared) if is_attached else zeros
-        placed = _Placed(stage, self._buffers(stage), lows, leaves)
+        placed = Placed(stage, self._buffers(stage), lows, leaves)
         self.placed |= {buffer.name: placed for buffer in stage.op.buffers}
         return placed
 
@@ -120,15 +109,17 @@ class Nests:
         shape = tuple(as_int(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
-        scope = Scope.LOCAL
-        if stage.scope == "shared" or self.is_in_block:
-            scope = Scope.SHARED
-        elif not self.is_threaded and self._has_threads(stage):
-            scope = Scope.GLOBAL
+        scope = self._scope(stage)
         return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
 
-    def _has_threads(self, stage: Stage) -> bool:
-        """Return whether a reader of the attached `stage` may start threads inside."""
+    def _scope(self, stage: Stage) -> Scope:
+        """Return the memory of what is held for a part of the nest that is being built."""
+        if stage.scope == "shared" or self.is_in_block:
+            return Scope.SHARED
+        return Scope.LOCAL if self.is_threaded or not self._has_threads() else Scope.GLOBAL
+
+    def _has_threads(self) -> bool:
+        """Return whether a stage may start threads inside."""
         return any(
             starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
@@ -150,18 +141,23 @@ class Nests:
             lows.append(low)
         return tuple(lows)
 
-    def _anchors(self, target: _Placed, depth: int, *, is_shared: bool) -> dict[str, Expr]:
+    def _anchors(self, target: Placed, depth: int, *, is_shared: bool) -> dict[str, Expr]:
         inner = {iterator.name for iterator in target.stage.iterators[depth:]}
         if is_shared:
             inner |= {it.name for it in target.stage.iterators if runs_over_threads(it)}
             if isinstance(target.stage.attach, At):
                 target = replace(target, lows=self._lows(target.stage, is_shared=True))
         leaves = {n: const(0) if n in inner else v for n, v in target.leaves.items()}
-        return _axis_values(target, leaves)[0]
+        values = axis_values_of(target, leaves)[0]
+        scan = target.stage.op.scan
+        if scan is not None and scan.is_reversed:  # the loops inside go on to lower places
+            width = axis_boxes(target.stage, depth, is_shared=is_shared)[scan.axis].width
+            values[scan.axis] = plus(values[scan.axis], const(1 - as_int(width)))
+        return values
 
     def _loops(
         self,
-        placed: _Placed,
+        placed: Placed,
         start: int,
         unrolled: frozenset[str],
         body: Callable[[], Stmt],
@@ -198,11 +194,11 @@ class Nests:
             stages=stages_ahead(placed.stage, inside),
         )
 
-    def _ragged(self, placed: _Placed, var: Var, body: Stmt) -> Stmt:
+    def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
         """Return the loop over a range that is data, which is checked once for each row."""
         axis = placed.stage.op.ragged_axis
         assert axis is not None
-        values, guards = _axis_values(placed, placed.leaves)
+        values, guards = axis_values_of(placed, placed.leaves)
         begin, end = self._expressions(placed, values, axis.bounds)
         ends = (checked_end(axis, begin), checked_end(axis, end))
         loop = For(var, axis.extent, LoopKind.RAGGED, body, begin=ends[0], end=ends[1])
@@ -211,7 +207,7 @@ class Nests:
         conditions = self._conditions(placed, values, guards)
         return _where([c for c in conditions if names.isdisjoint(free_vars(c))], loop)
 
-    def _reduction(self, placed: _Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
+    def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
         start = int(start_of_results(placed.stage, reduce))
 
@@ -225,7 +221,27 @@ class Nests:
 
         return self._loops(placed, reduce, unrolled, inner, end=start)
 
-    def _updates(self, placed: _Placed, start: int, unrolled: frozenset[str]) -> Stmt:
+    def _scan(self, placed: Placed, first: int, unrolled: frozenset[str]) -> Stmt:
+        """Return the loops from the first one along the axis of a scan on, and its states."""
+        states = states_of(placed.stage, first, self._scope(placed.stage))
+
+        def step() -> Stmt:
+            values, guards = axis_values_of(placed, placed.leaves)
+            loads = states.loads(placed.leaves)
+            results = placed.buffers, self._store_indices(placed, values)
+            bodies = self._expressions(placed, values, placed.stage.op.with_states(loads).bodies)
+            return self._guard(
+                placed, values, guards, advance(states, placed.leaves, results, bodies)
+            )
+
+        stmt = _sequence(
+            *self._initial(placed, first, states), self._loops(placed, first, unrolled, step)
+        )
+        for buffer in reversed(states.buffers):
+            stmt = Allocate(buffer, stmt)
+        return stmt
+
+    def _updates(self, placed: Placed, start: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from `start` on, skipped where none of their iterations matters.
 
         Bounds that are data are tested again in the outermost loop of a reduction.
@@ -260,7 +276,7 @@ class Nests:
             return ()
         return find_needs(self.state, stage)
 
-    def _where_needed(self, placed: _Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
+    def _where_needed(self, placed: Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
         """Return `stmt`, the loops from `start` on, skipped where none of them matters."""
         inner = placed.stage.iterators[start:]
         parts = [part for iterator in inner for part in placed.stage.parts[iterator.name]]
@@ -272,13 +288,13 @@ class Nests:
         return If(conjunction(tests), stmt) if tests else stmt
 
     def _possible(
-        self, placed: _Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
+        self, placed: Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
     ) -> Expr | None:
         """Return a test that holds if any iteration of the parts `inner` may matter, or None.
 
         The bound may be a few elements of an input; it is only read where these exist.
         """
-        values = _axis_values(placed, leaves)[0]
+        values = axis_values_of(placed, leaves)[0]
         total: Expr = const(0)
         for axis, factor in need.total.terms.items():
             total = plus(total, times(values[axis], factor))
@@ -292,8 +308,8 @@ class Nests:
             return None
         return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
-    def _initial(self, placed: _Placed, reduce: int) -> list[Stmt]:
-        """Return the statements that store the identities, with their own loops."""
+    def _initial(self, placed: Placed, reduce: int, states: ScanStates | None = None) -> list[Stmt]:
+        """Return the statements that store the identities, or first states, with their loops."""
         op = placed.stage.op
         leaves = dict(placed.leaves)
         space_loops = initial_loops(placed.stage, reduce)
@@ -301,20 +317,28 @@ class Nests:
             is_scattered = placed.stage.position(iterator.name) is None and iterator.extent != 1
             if isinstance(leaves[iterator.name], Var) or is_scattered:
                 leaves[iterator.name] = self._fresh(iterator)
-        values, guards = _axis_values(placed, leaves)
+        if states is not None:
+            steps = [it.name for it in placed.stage.iterators if it.kind is AxisKind.SCAN]
+            leaves |= dict.fromkeys(steps, const(0))
+        values, guards = axis_values_of(placed, leaves)
         space = [guard for guard in guards if guard.kind is AxisKind.SPACE]
-        indices = self._store_indices(placed, values)
+        if states is None:
+            indices = self._store_indices(placed, values)
+            first = stores(placed.buffers, indices, op.identities)
+        else:
+            firsts = self._expressions(placed, values, op.inits)
+            first = stores(states.buffers, states.indices(leaves), firsts)
         nests: list[Stmt] = []
-        for store in stores(placed.buffers, indices, op.identities):
+        for store in first:
             stmt = self._guard(placed, values, space, store)
             for iterator in reversed(space_loops):
                 stmt = loop_of(iterator, leaves[iterator.name], stmt, is_unrolled=False)
             nests.append(stmt)
         return nests
 
-    def _assign(self, placed: _Placed) -> Stmt:
+    def _assign(self, placed: Placed) -> Stmt:
         op = placed.stage.op
-        values, guards = _axis_values(placed, placed.leaves)
+        values, guards = axis_values_of(placed, placed.leaves)
         indices, parts = self._store_indices(placed, values), self._values(placed, values)
         first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
         stmt = with_temporaries(
@@ -322,8 +346,8 @@ class Nests:
         )
         return self._guard(placed, values, guards, stmt)
 
-    def _update(self, placed: _Placed) -> Stmt:
-        values, guards = _axis_values(placed, placed.leaves)
+    def _update(self, placed: Placed) -> Stmt:
+        values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
         row = self._thread_row(placed)
@@ -337,7 +361,7 @@ class Nests:
             stmt = replace(stmt, is_atomic=True)
         return self._guard(placed, values, guards, stmt)
 
-    def _thread_row(self, placed: _Placed) -> ThreadRow | None:
+    def _thread_row(self, placed: Placed) -> ThreadRow | None:
         """Return the threads that a reduction of the stage is bound to, if one is."""
         for iterator in placed.stage.iterators:
             var = placed.leaves[iterator.name]
@@ -355,7 +379,7 @@ class Nests:
 
     def _across_threads(
         self,
-        placed: _Placed,
+        placed: Placed,
         values: Mapping[str, Expr],
         guards: list[SplitPredicate],
         row: ThreadRow,
@@ -380,12 +404,12 @@ class Nests:
 
         return reduce_across(op, row, terms, finish)
 
-    def _store_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         axes = zip(placed.stage.op.axes, placed.lows, strict=True)
-        box = tuple(_minus(values[axis.name], low) for axis, low in axes)
+        box = tuple(minus(values[axis.name], low) for axis, low in axes)
         return memory_indices(placed.stage, box)
 
-    def _update_indices(self, placed: _Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    def _update_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Return where a term goes: along scattered axes to its places."""
         places = placed.stage.op.places
         if not places:
@@ -394,11 +418,11 @@ class Nests:
         pairs = zip(places, indices, strict=True)
         return self._store_indices(placed, {**values, **{p.axis: index for p, index in pairs}})
 
-    def _values(self, placed: _Placed, values: Mapping[str, Expr]) -> list[Expr]:
+    def _values(self, placed: Placed, values: Mapping[str, Expr]) -> list[Expr]:
         return self._expressions(placed, values, placed.stage.op.parts)
 
     def _expressions(
-        self, placed: _Placed, values: Mapping[str, Expr], exprs: Sequence[Expr]
+        self, placed: Placed, values: Mapping[str, Expr], exprs: Sequence[Expr]
     ) -> list[Expr]:
         """Return `exprs` of a stage in terms of the loops, reading what is in memory."""
         op = placed.stage.op
@@ -411,7 +435,7 @@ class Nests:
             if source is None or not isinstance(node, Load):
                 return None
             indices = zip(node.indices, source.lows, strict=True)
-            box = tuple(_minus(index, low) for index, low in indices)
+            box = tuple(minus(index, low) for index, low in indices)
             names = [buffer.name for buffer in source.stage.op.buffers]
             buffer = source.buffers[names.index(node.buffer.name)]
             return Load(buffer, memory_indices(source.stage, box))
@@ -430,12 +454,12 @@ class Nests:
         return Load(layout.packing.packed, tuple(indices))
 
     def _guard(
-        self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
+        self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
         return _where(self._conditions(placed, values, guards), stmt)
 
     def _conditions(
-        self, placed: _Placed, values: Mapping[str, Expr], guards: list[SplitPredicate]
+        self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate]
     ) -> list[Expr]:
         """Return the conditions of splits, and those by which all axes are inside the tensor."""
         conditions = [guard.condition for guard in guards]
@@ -450,33 +474,16 @@ class Nests:
         return [c for c in conditions if prove(c, self.ranges) is not True]
 
 
-def _axis_values(
-    placed: _Placed, leaves: Mapping[str, Expr]
-) -> tuple[dict[str, Expr], list[SplitPredicate]]:
-    values, guards = iterator_values(placed.stage, leaves)
-    for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
-        values[axis.name] = plus(low, values[axis.name])
-    return values, guards
-
-
 def _where(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
     """Return `stmt` under all of `conditions`."""
     return If(reduce(partial(Binary, Op.AND), conditions), stmt) if conditions else stmt
 
 
-def _is_at_once(placed: _Placed) -> bool:
+def _is_at_once(placed: Placed) -> bool:
     """Return whether threads reduce all terms together, one term each."""
     reduce = [it for it in placed.stage.iterators if it.kind is AxisKind.REDUCE]
     moving = [it for it in reduce if isinstance(placed.leaves[it.name], Var)]
     return len(moving) == 1 and moving[0].mark is Mark.BIND
-
-
-def _minus(value: Expr, low: Expr) -> Expr:
-    if low == const(0):
-        return value
-    if isinstance(value, Binary) and value.op is Op.ADD and value.left is low:
-        return value.right
-    return binary(Op.SUB, value, low)
 
 
 def _sequence(*stmts: Stmt) -> Stmt:

@@ -58,6 +58,7 @@ def _nest_lines(stages: Stages, stage: Stage, depth: int) -> Iterator[tuple[str,
         for inner in _inside(stages, stage.name, loop):
             yield from _nest_lines(stages, inner, depth)
     sign = "=" if stage.op.combiner is None else f"{stage.op.combiner.value}="
+    sign = sign if stage.op.scan is None else "scan="
     yield f"{'  ' * depth}{stage.name} {sign} ...", (stage.name, "")
 
 

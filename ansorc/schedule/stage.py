@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cached_property
 
 from ansorc.ir.substitute import free_vars
-from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.extent import Extent, multiply
 
 
@@ -17,6 +17,8 @@ class AxisKind(Enum):
 
     SPACE = "space"
     REDUCE = "reduce"
+    SCAN = "scan"
+    """Each step needs the one before."""
 
 
 class Mark(Enum):
@@ -257,17 +259,21 @@ def initial_stage(op: ComputeOp, origin: Origin, *, is_output: bool) -> Stage:
 
 
 def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Loop, ...]:
-    """Return one iterator for each axis of `op` that loops run over, the space axes over `region`.
+    """Return one iterator for each axis of `op` that loops run over.
 
-    They do not run over axes along which terms are scattered.
+    Those of its tensor run over `region`, but not along axes along which terms are scattered.
     """
     space = tuple(
-        Loop(axis.name, extent, AxisKind.SPACE, axis.name)
+        Loop(axis.name, extent, _kind(op, axis), axis.name)
         for axis, extent in zip(op.axes, region, strict=True)
         if axis in op.loop_axes
     )
     reduce = (Loop(a.name, a.extent, AxisKind.REDUCE, a.name) for a in op.reduce_axes)
     return (*space, *reduce)
+
+
+def _kind(op: ComputeOp, axis: Axis) -> AxisKind:
+    return AxisKind.SCAN if axis.name == op.scan_axis else AxisKind.SPACE
 
 
 def _split_parts(parts: tuple[Part, ...], relation: SplitRelation) -> dict[str, tuple[Part, ...]]:

@@ -93,7 +93,8 @@ def require_bounded(step: Step, state: State, after: State, loop: Spot) -> None:
         loops = (*after.around(stage), *((stage, iterator) for iterator in stage.iterators))
         marked = [(owner, it) for owner, it in loops if it.mark is Mark.UNROLL]
         vectors = [(stage, it) for it in stage.iterators if it.mark is Mark.VECTORIZE]
-        if not marked and not stage.op.reduce_axes and not stage.scope:
+        is_plain = not stage.op.reduce_axes and stage.op.scan is None
+        if not marked and is_plain and not stage.scope:
             continue  # `vectorize_loops` keeps the many vectors of a plain stage a loop
         copies = prod(_copies(iterator) for _, iterator in (*marked, *vectors))
         if copies > MAX_COPIES:

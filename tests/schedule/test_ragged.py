@@ -1,4 +1,4 @@
-"""Reductions over ranges that are data: schedules, what they are lowered to, and what is refused."""
+"""Reductions over ranges that are data: schedules, programs, and what is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = settings(
 
 @st.composite
 def ragged_dags(draw: st.DrawFn) -> ac.ComputeDAG:
-    """A reduction over ranges of what may be computed before, and perhaps what reads its results."""
+    """A reduction over ranges, of what is computed before, and perhaps what reads it."""
     chain = Chain(draw, draw(st.sampled_from(["float32", "float64", "int32"])))
     chain.tensors.append(chain.input(draw(st.sampled_from([(13,), (7, 5), (4, 3, 6), (1, 8)]))))
     if draw(st.booleans()):

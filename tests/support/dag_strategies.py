@@ -25,19 +25,27 @@ extents = st.sampled_from(EXTENTS)
 
 
 @st.composite
-def dags(draw: st.DrawFn, most_stages: int = 4, dtypes: Sequence[str] = DTYPES) -> ComputeDAG:
+def dags(
+    draw: st.DrawFn,
+    most_stages: int = 4,
+    dtypes: Sequence[str] = DTYPES,
+    always: Callable[[Chain], Tensor] | None = None,
+) -> ComputeDAG:
     """Draw a DAG of one or two outputs, small enough for the IR interpreter.
 
     Elementwise stages, broadcasts, reductions (of tuples too), several outputs, products of
     matrices with others and with themselves, strided, dilated and padded windows, transposed,
-    reversed, strided and data-dependent reads, guards; scalars; extents of 1 and primes; float32,
-    float64, int32.
+    reversed, strided and data-dependent reads, guards; scans; scalars; extents of 1 and primes;
+    float32, float64, int32. One stage is made by `always`, if that is given and fits.
     """
     chain = Chain(draw, draw(st.sampled_from(dtypes)))
     rank = draw(st.sampled_from([0, 1, 1, 2, 2, 2, 3, 3]))
     chain.tensors.append(chain.input(draw(_shapes(rank))))
-    for _ in range(draw(st.integers(1, most_stages))):
+    count = draw(st.integers(1, most_stages))
+    special = draw(st.integers(0, count - 1)) if always is not None else -1
+    for number in range(count):
         makers = [make for make, fits in MAKERS if fits(chain)]
+        makers = [make for make in makers if make is always or number != special] or makers
         chain.tensors.append(draw(st.sampled_from(makers))(chain))
     computed = [tensor for tensor in chain.tensors if tensor.definition is not None]
     outputs = [computed[-1]]
@@ -369,6 +377,49 @@ def extreme_place(chain: Chain) -> Tensor:
     return ac.compute(shape, lambda *i: data[(*i[:place], where[i], *i[place:])], chain.name)
 
 
+def scan(chain: Chain) -> Tensor:
+    """Sums, extremes and recurrences along any axis, from either end, also of two states."""
+    data, rank, draw = chain.last, len(chain.last.shape), chain.draw
+    place = draw(st.integers(0, rank - 1))
+    is_reversed, is_exclusive = draw(st.booleans()), draw(st.booleans())
+    steps: list[Callable[[Scalar, Scalar], Scalar]] = [
+        lambda s, x: s + x,
+        ac.maximum,
+        lambda s, x: x - s,
+        lambda s, x: ac.if_then_else(x > 0, s + 1, 0 - x),
+    ]
+    if chain.is_float:
+        decay: list[Callable[[Scalar, Scalar], Scalar]] = [lambda s, x: s * 0.5 + x]
+        steps += decay
+    step = draw(st.sampled_from(steps))
+    start = None
+    if rank > 1 and draw(st.booleans()):
+        start = chain.input([extent for d, extent in enumerate(data.shape) if d != place])
+
+    def begin(*i: Scalar) -> Scalar | int:
+        return 1 if start is None else start[tuple(i[d] for d in range(rank) if d != place)]
+
+    if draw(st.booleans()):
+        both = ac.compute_tuple(
+            data.shape,
+            lambda *i: ac.scan(
+                (begin(*i), ac.const(0, chain.dtype)),
+                lambda s, n: (step(s, data[i]) - n, n + 1), axis=i[place],
+                reverse=is_reversed, exclusive=is_exclusive,
+            ),
+            [f"{chain.name}a", f"{chain.name}b"],
+        )  # fmt: skip
+        return _chosen(chain, both)
+    return ac.compute(
+        data.shape,
+        lambda *i: ac.scan(
+            begin(*i), lambda s: step(s, data[i]), axis=i[place],
+            reverse=is_reversed, exclusive=is_exclusive,
+        ),
+        chain.name,
+    )  # fmt: skip
+
+
 def _chosen(chain: Chain, both: tuple[Tensor, ...]) -> Tensor:
     first, second = both if chain.draw(st.booleans()) else both[::-1]
     if chain.draw(st.booleans()):
@@ -411,6 +462,7 @@ MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
     ),
     (two_outputs, lambda chain: True),
     (tuple_reduction, lambda chain: _rank(chain) >= 1),
+    (scan, lambda chain: _rank(chain) >= 1),
     (extreme_place, lambda chain: _rank(chain) >= 1 and _is_exact(chain)),
 ]
 """The kinds of stages, and for which chains there is one."""

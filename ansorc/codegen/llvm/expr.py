@@ -41,7 +41,7 @@ from ansorc.ir.node import walk
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.printer import expr_text
 
-_CHEAP = {"sqrt", "abs", "floor", "ceil", "round", "fma"}
+_CHEAP = {"sqrt", "abs", "floor", "ceil", "round", "trunc", "copysign", "fma"}
 
 
 class ExprWriter:

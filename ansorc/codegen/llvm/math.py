@@ -25,7 +25,8 @@ _INTEGER_COMPARE = {CompareOp.EQ: "eq", CompareOp.NE: "ne", CompareOp.LT: "lt",
                     CompareOp.LE: "le", CompareOp.GT: "gt", CompareOp.GE: "ge"}  # fmt: skip
 _BIT_INTRINSICS = {"popcount": "ctpop", "clz": "ctlz", "ctz": "cttz"}
 _INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil",
-               "round": "roundeven", "fma": "fma"}  # fmt: skip
+               "round": "roundeven", "trunc": "trunc", "copysign": "copysign",
+               "fma": "fma"}  # fmt: skip
 
 
 def arithmetic(writer: FunctionWriter, op: BinaryOp, left: Value, right: Value) -> Value:

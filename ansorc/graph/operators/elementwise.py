@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ansorc.graph.operators.bits import BITS_OF_ONE, BITS_OF_TWO
-from ansorc.graph.operators.trigonometry import FUNCTIONS, atan2, copysign
 from ansorc.ir.dtype import Kind
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
@@ -15,6 +14,7 @@ from ansorc.lang.operators.shapes import broadcast_shape
 from ansorc.lang.scalar import const
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
+from ansorc.lang.trigonometry import FUNCTIONS, atan2, copysign
 
 
 def _abs(x: Scalar) -> Scalar:

@@ -81,6 +81,7 @@ class Vectorize(Step):
         position = self.position_of(state, stage, self.iterator)
         self.require_markable(state, stage.iterators[position])
         self.require_even(state, stage, stage.iterators[position], "vectorized")
+        _require_no_scan(self, state, stage.iterators[position], "vectorized")
         self.require(
             state, f"the lanes of '{self.iterator}' may go to one element of '{stage.name}'; "
             "vectorize a loop of the result, or rfactor it first", (stage.name, self.iterator),
@@ -211,7 +212,16 @@ def _mark(stage: Stage, position: int, mark: Mark) -> Stage:
     return stage.with_iterator(position, replace(stage.iterators[position], mark=mark))
 
 
+def _require_no_scan(step: Step, state: State, iterator: Loop, what: str) -> None:
+    step.require(
+        state, f"'{iterator.name}' runs along a scan, each step of which needs the one before, so "
+        f"it cannot be {what}; use another loop, or redefine the scan in blocks",
+        (step.stage, iterator.name), condition=iterator.kind is not AxisKind.SCAN,
+    )  # fmt: skip
+
+
 def _require_space(step: Step, state: State, iterator: Loop, what: str) -> None:
+    _require_no_scan(step, state, iterator, what)
     step.require(
         state, f"'{iterator.name}' is a reduction and its steps depend on each other, so it cannot "
         f"be {what}; rfactor it first", (step.stage, iterator.name),

@@ -112,6 +112,10 @@ class ComputeInline(Step):
             condition=stage.op.combiner is None,
         )  # fmt: skip
         self.require(
+            state, f"'{self.stage}' is a scan, each element of which needs the one before; use "
+            "compute_at instead", condition=stage.op.scan is None,
+        )  # fmt: skip
+        self.require(
             state, f"'{self.stage}' is an output and must be stored", condition=not stage.is_output
         )
         for inner in state.stages_inside(stage.name):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import multiply
-from ansorc.schedule.stage import At, FuseRelation, Loop, Mark
+from ansorc.schedule.stage import At, AxisKind, FuseRelation, Loop, Mark
 from ansorc.schedule.state import State, Step
 
 
@@ -44,7 +45,7 @@ class Fuse(Step):
             self.require_unmarked(state, iterator, "fuse it")
             self.require_even(state, stage, iterator, "fused")
         self.require(
-            state, "space and reduce iterators cannot be fused with each other", *spots,
+            state, _unlike_words({iterator.kind for iterator in joined}), *spots,
             condition=len({iterator.kind for iterator in joined}) == 1,
         )  # fmt: skip
         for iterator in joined[:-1]:
@@ -71,7 +72,8 @@ class Reorder(Step):
             for j in 0..8:    ->          for i in 0..4:
                 body                          body
 
-    A reduction may be reordered freely: its terms are then added in another order.
+    A reduction may be reordered freely: its terms are then added in another order. The parts of the
+    axis of a scan keep their order.
     """
 
     order: tuple[str, ...]
@@ -85,6 +87,7 @@ class Reorder(Step):
         iterators = list(stage.iterators)
         for slot, position in zip(sorted(places), places, strict=True):
             iterators[slot] = stage.iterators[position]
+        self._require_steps_in_order(state, stage.iterators, iterators)
         for iterator in iterators[:-1]:
             self.require(
                 state, f"'{iterator.name}' is tensorized and stays innermost",
@@ -99,3 +102,20 @@ class Reorder(Step):
         )  # fmt: skip
         changed = state.with_stage(after)
         return settle(changed, self, state, within=stage.name)
+
+    def _require_steps_in_order(
+        self, state: State, before: Sequence[Loop], after: Sequence[Loop]
+    ) -> None:
+        steps, now = ([it.name for it in loops if it.kind is AxisKind.SCAN]
+                      for loops in (before, after))  # fmt: skip
+        self.require(
+            state, f"the steps of the scan '{self.stage}' would come in another order; keep the "
+            f"loops along it in theirs, from the outside {', '.join(steps)}",
+            *((self.stage, name) for name in steps), condition=steps == now,
+        )  # fmt: skip
+
+
+def _unlike_words(kinds: Set[AxisKind]) -> str:
+    if AxisKind.SCAN in kinds:
+        return "loops along a scan cannot be fused with others"
+    return "space and reduce iterators cannot be fused with each other"

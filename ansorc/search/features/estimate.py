@@ -19,7 +19,7 @@ from ansorc.schedule.state import State
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.features.loops import LoopFeatures
 from ansorc.search.features.memory import CacheFeatures
-from ansorc.search.features.operations import OperationCounts
+from ansorc.search.features.operations import OperationCounts, chain_length
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.target import Target
 from ansorc.target.costs import CoreCosts
@@ -59,7 +59,7 @@ def estimate_features(
     steps = (
         _dot_products(state, stage, target)
         if is_tensorized
-        else _arithmetic(counts, registers, target, has_loads=_has_loads(stage, target))
+        else _arithmetic(stage, counts, registers, target)
     )
     arithmetic = steps / cores
     l1 = _bytes_moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
@@ -87,17 +87,19 @@ def _has_loads(stage: Stage, target: Target) -> bool:
 
 
 def _arithmetic(
-    counts: OperationCounts, registers: RegisterFeatures, target: Target, *, has_loads: bool
+    stage: Stage, counts: OperationCounts, registers: RegisterFeatures, target: Target
 ) -> FloatArray:
-    """Cycles of one core for all steps."""
+    """Cycles of one core for all steps of the statement of `stage`."""
+    has_loads, is_scan = _has_loads(stage, target), stage.op.scan is not None
     costs = target.costs
     ports = target.vector_ports
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
     busy = counts.vector_instructions(costs) * vectors
-    stores = np.where(in_registers, 0, vectors * (1 + 7 * registers.scattered))
+    stores = np.where(in_registers & (not is_scan), 0, vectors * (1 + 7 * registers.scattered))
     control = costs.step_instructions * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control, costs)
+    latency = latency * chain_length(stage.op) if is_scan else latency
     is_late = np.maximum(registers.step_code / costs.code_limit, 1)
     limits = [busy / ports, registers.reloads / ports, stores, latency]
     if has_loads:  # where arithmetic does not read memory, loads take the place of it

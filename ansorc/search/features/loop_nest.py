@@ -340,7 +340,7 @@ class LoopNests:
                 loops.append(
                     NestLoop(
                         self.array(digit.extent),
-                        iterator.kind is AxisKind.REDUCE,
+                        iterator.kind is not AxisKind.SPACE,
                         iterator.mark is Mark.VECTORIZE,
                         is_parallel,
                         is_unrolled[iterator.name],

@@ -21,7 +21,7 @@ from ansorc.ir.node import Node, children
 from ansorc.ir.operator import BIT_FUNCTIONS
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.passes.skip_padding import present
-from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.compute_op import Combiner, ComputeOp, StateBuffer
 from ansorc.lang.reducer import Reducer
 from ansorc.search.features.columns import LOG, FloatArray
 from ansorc.search.memo import memoize
@@ -184,3 +184,27 @@ def _binary_kind(op: BinaryOp, *, is_float: bool) -> str:
         BinaryOp.MAX: "compared",
     }
     return kinds.get(op, "added")
+
+
+@memoize
+def chain_length(op: ComputeOp) -> int:
+    """Return how many operations a step of a scan does one after the other, from its states on.
+
+    A product with something added counts as one.
+    """
+    return max(1, *(_depth(body) or 0 for body in op.bodies))
+
+
+def _depth(node: Node) -> int | None:
+    """Return the operations between the states and `node`; None if it does not depend on them."""
+    if isinstance(node, Load):
+        return 0 if isinstance(node.buffer, StateBuffer) else None
+    below = [depth for child in children(node) if (depth := _depth(child)) is not None]
+    if not below:
+        return None
+    is_sum = isinstance(node, Binary) and node.op in (BinaryOp.ADD, BinaryOp.SUB)
+    is_fused = is_sum and any(
+        isinstance(side, Binary) and side.op is BinaryOp.MUL and _depth(side) is not None
+        for side in children(node)
+    )
+    return max(below) + (not is_fused)

@@ -156,7 +156,7 @@ def tile_of(nest: LoopNest, accesses: Sequence[Access], vectors: Vectors, target
         return _vector_only(vectors)
     scan = _start(accesses)
     best = _Scan(_vector_only(vectors), scan.is_open, scan.is_straight)
-    is_sum = nest.stage.op.combiner is not None
+    is_sum = nest.stage.op.combiner is not None or nest.stage.op.scan is not None
     written = sum(access.element_bytes for access in accesses if access.is_written)
     for position in reversed(range(nest.own, len(nest.loops))):
         loop = nest.loops[position]

@@ -31,7 +31,12 @@ def bind_untiled_stages(partial: PartialSketch) -> PartialSketch:
         is_free = isinstance(stage.attach, Root) and not is_bound(partial, stage)
         if is_free and stage.op.axes and stage.name not in sums:
             keeps_rows = any(buffer.name in sums for buffer in stage.op.reads)
-            partial = _bind(partial, stage, keeps_rows=keeps_rows)
+            is_scan = stage.op.scan is not None
+            partial = (
+                _bind_scan(partial, stage)
+                if is_scan
+                else _bind(partial, stage, keeps_rows=keeps_rows)
+            )
     for name in sums:
         partial = add_up_parts(partial, name)
     return partial
@@ -83,15 +88,33 @@ def _bind(partial: PartialSketch, stage: Stage, *, keeps_rows: bool) -> PartialS
         split = Split(name, fused, (lanes,))
         partial = partial.then(split)
         fused, vector = split.made
+    partial = _share(partial, name, fused)
+    return partial.then(Vectorize(name, vector)) if vector else partial
+
+
+def _bind_scan(partial: PartialSketch, stage: Stage) -> PartialSketch:
+    """Return the sketch with a thread for each row of a scan; a single row is left to one."""
+    name, along = stage.name, stage.op.scan_axis
+    rows = [axis.name for axis in stage.op.axes if axis.name != along]
+    if not rows:
+        return partial
+    partial, fused = partial.then(Reorder(name, (*rows, along))), rows[0]
+    if len(rows) > 1:
+        fuse = Fuse(name, tuple(rows))
+        partial, fused = partial.then(fuse), fuse.made
+    return _share(partial, name, fused)
+
+
+def _share(partial: PartialSketch, name: str, fused: str) -> PartialSketch:
+    """Return the sketch with the loop `fused` of a stage divided among blocks and threads."""
     threads = TileVariable(f"{name}.threads", MAX_THREADS, 2, MAX_THREADS, stage=name)
     partial = replace(partial, variables=(*partial.variables, threads))
     share = Split(name, fused, (Hole(threads.name, (1,)),))
-    partial = partial.then(
+    return partial.then(
         share,
         BindThread(name, share.made[0], "blockIdx.x"),
         BindThread(name, share.made[1], "threadIdx.x"),
     )
-    return partial.then(Vectorize(name, vector)) if vector else partial
 
 
 def _lanes(partial: PartialSketch, op: ComputeOp) -> int:

@@ -76,7 +76,7 @@ def gpu_rules() -> tuple[SketchRule, ...]:
 
 @dataclass(frozen=True)
 class InlineOnGpu:
-    """Inline every stage that is no reduction and no output: memory is dearer than arithmetic.
+    """Inline every stage that is no reduction, no scan and no output: memory is dearer than work.
 
     What pads an input is then computed as the input is copied to shared memory.
     """
@@ -84,9 +84,8 @@ class InlineOnGpu:
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` can be computed where it is read."""
         candidate = partial.stage(stage)
-        is_free = (
-            candidate.is_untouched and not candidate.is_output and not candidate.op.reduce_axes
-        )
+        is_plain = not candidate.op.reduce_axes and candidate.op.scan is None
+        is_free = candidate.is_untouched and not candidate.is_output and is_plain
         if not is_free or not partial.state.readers(stage):
             return Verdict.SKIP
         most = 2 * MAX_INLINED_NODES if candidate.op.temporaries else MAX_INLINED_NODES

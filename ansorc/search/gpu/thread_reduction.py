@@ -136,6 +136,7 @@ def row_reader(partial: PartialSketch, stages: list[Stage]) -> Stage | None:
         return None
     (reader,) = readers.values()
     is_plain = isinstance(reader.attach, Root) and not reader.op.reduce_axes
+    is_plain = is_plain and reader.op.scan is None
     if not is_plain or is_bound(partial, reader) or not reader.is_untouched:
         return None
     rows = [axis.extent for axis in stages[0].op.axes]

@@ -42,7 +42,7 @@ def transpose_via_shared(partial: PartialSketch) -> PartialSketch | None:
 def _turn(stage: Stage) -> tuple[str, str] | None:
     """Return the tensor that a stage reads across, and the axis along that tensor's rows."""
     op: ComputeOp = stage.op
-    if op.reduce_axes or len(op.axes) < 2 or not stage.is_untouched:
+    if op.reduce_axes or op.scan is not None or len(op.axes) < 2 or not stage.is_untouched:
         return None
     last = op.axes[-1]
     extents = {axis.name: axis.extent for axis in op.axes}

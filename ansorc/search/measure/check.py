@@ -4,7 +4,8 @@ The tolerance of an element with reference value r is
 
     8 · eps(dtype) · (stages + sqrt(L)) · max(|r|, rms(reference))
 
-where L is the longest chain of reduction lengths from an input to that output. Rounding errors of
+where L is the longest chain of lengths of reductions and scans from an input to that output.
+Rounding errors of
 a sum of L terms grow like sqrt(L) times the size of the partial sums, for which the rms stands
 where the terms cancel; each further stage rounds once more. One missing or doubled term of a sum
 of n terms changes the result by about rms / sqrt(n), far above that. Where more than that is
@@ -67,7 +68,8 @@ def reduction_length(dag: ComputeDAG, output: str) -> tuple[int, int]:
     lengths: dict[str, tuple[int, int]] = {}
     for op in dag.ops:
         readable = [lengths[name] for name in lengths if op.name in dag.readers(name)]
-        own_length = math.prod(axis.extent for axis in op.reduce_axes)
+        along = [axis for axis in op.axes if axis.name == op.scan_axis]
+        own_length = math.prod(axis.extent for axis in (*op.reduce_axes, *along))
         length = own_length * max((length for length, _ in readable), default=1)
         lengths[op.name] = length, 1 + max((depth for _, depth in readable), default=0)
     return lengths[dag.op(output).name]

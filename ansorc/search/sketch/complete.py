@@ -58,7 +58,7 @@ def placements(partial: PartialSketch, name: str) -> list[PartialSketch]:
             continue  # a loop that does not hold all readers, or an inlining that is not legal
         made = candidate.stage(name)
         is_again = _is_repeated(candidate.state, made) or repeats_work(candidate.state, made)
-        if may_repeat or not is_again:
+        if (may_repeat and stage.op.scan is None) or not is_again:
             placed.append(candidate)
     return placed
 
@@ -104,7 +104,7 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
     """
     outermost_first: list[LoopRef | str] = [*_loops_around(partial, stage)]
     loops = outermost_first[::-1][:MAX_LOOPS]
-    inline: list[LoopRef | str] = ["inline"] if stage.op.combiner is None else []
+    inline: list[LoopRef | str] = ["inline"] if _may_be_inlined(stage) else []
     tiled = {tile.stage for tile in partial.register_tiles}
     if any(reader.name in tiled for reader in partial.state.readers(stage.name)):
         return ["root", *loops, *inline]
@@ -117,6 +117,10 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
             return ["root", *loops, *inline]  # in blocks; then the border may be read in place
         return [*inline, *loops, "root"]
     return [*loops, "root", *inline]
+
+
+def _may_be_inlined(stage: Stage) -> bool:
+    return stage.op.combiner is None and stage.op.scan is None
 
 
 def _is_moved_once(partial: PartialSketch, stage: Stage) -> bool:
@@ -266,7 +270,7 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
         if isinstance(stage.attach, Root):
             loops = parallel_loops(partial, stage)
             choices += [ParallelLoops(stage.name, loops)] if loops else []
-        if not stage.is_inlined and stage.op.reduce_axes:
+        if not stage.is_inlined and (stage.op.reduce_axes or stage.op.scan is not None):
             choices.append(UnrollLimit(stage.name, unroll_limits))
     return partial.sketch(tuple(choices))
 

@@ -17,6 +17,7 @@ from ansorc.schedule.stage import AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
+from ansorc.search.sketch.scan_loops import mark_scan, reorder_scan
 from ansorc.search.sketch.tiling import tile_variable, whole_level
 from ansorc.search.tiles import divisors
 
@@ -51,6 +52,8 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     contiguous = vector_axis(stage.op)
     if stage.is_inlined or stage.relations:
         return partial
+    if stage.op.scan is not None:
+        return reorder_scan(partial, stage)
     along = adjoining_terms(partial, stage.op)
     if along is not None:
         return _reorder(partial, name, _with_last(stage, along))
@@ -118,6 +121,8 @@ def annotate_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     is_held = bool(partial.state.stages_inside(stage.name, last.name))
     if not _is_free(last) or is_held:
         return partial
+    if stage.op.scan is not None:
+        return mark_scan(partial, stage)
     if last.kind is AxisKind.REDUCE:
         is_along = last.name == adjoining_terms(partial, stage.op)
         return partial.then(Vectorize(stage.name, last.name)) if is_along else partial

@@ -28,12 +28,13 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage is cheap, element-wise and not an output (IsStrictInlinable).
 
     Beyond the paper, rows at places that a tensor holds are, if one stage reads each element once.
-    The hint `always_compute_inline` says so of any stage that is not a reduction.
+    The hint `always_compute_inline` says so of any stage that is no reduction and no scan.
     """
     stage, readers = partial.stage(name), partial.state.readers(name)
     if stage.is_output or not stage.is_untouched or not readers:
         return False
-    is_free = "always_compute_inline" in dict(stage.op.hints) and not stage.op.reduce_axes
+    is_plain = not stage.op.reduce_axes and stage.op.scan is None
+    is_free = "always_compute_inline" in dict(stage.op.hints) and is_plain
     is_free |= len(readers) == 1 and gathers(stage.op, readers[0].op)
     is_cheap = strictly_inlineable(stage.op) or _is_in_long_chain(partial, stage)
     if not is_free and (not is_cheap or _is_last_before_transposition(partial, stage)):
@@ -48,7 +49,8 @@ def _is_in_long_chain(partial: PartialSketch, stage: Stage) -> bool:
     For many stages that takes too long.
     """
     readers = partial.state.readers(stage.name)
-    if len(partial.state.dag.ops) <= FEW_STAGES or len(readers) != 1 or stage.op.reduce_axes:
+    is_plain = not stage.op.reduce_axes and stage.op.scan is None
+    if len(partial.state.dag.ops) <= FEW_STAGES or len(readers) != 1 or not is_plain:
         return False
     op = readers[0].op
     accesses = reads_of(op, stage.op)
@@ -138,7 +140,7 @@ def is_parallel_rfactor(partial: PartialSketch, name: str) -> bool:
 def fusible_consumer(partial: PartialSketch, name: str) -> Stage | None:
     """Return the only reader of a stage if it reads element by element (HasFusibleConsumer).
 
-    Its loops must be untouched, and it must not be a reduction.
+    Its loops must be untouched, and it must be no reduction and no scan.
     """
     stage = partial.stage(name)
     readers = partial.state.readers(name)
@@ -147,7 +149,8 @@ def fusible_consumer(partial: PartialSketch, name: str) -> Stage | None:
     reader = readers[0]
     extents = [axis.extent for axis in stage.op.axes]
     is_same_shape = extents == [axis.extent for axis in reader.op.axes]
-    if not is_same_shape or reader.op.reduce_axes or not reader.is_untouched:
+    is_plain = not reader.op.reduce_axes and reader.op.scan is None
+    if not is_same_shape or not is_plain or not reader.is_untouched:
         return None
     return reader if _is_elementwise(reader, stage) else None
 

@@ -94,7 +94,7 @@ def periods(op: ComputeOp) -> dict[str, int]:
     """
     divisors: dict[str, int] = {}
     contiguous = vector_axis(op)
-    if op.reduce_axes or contiguous is None:
+    if op.reduce_axes or op.scan is not None or contiguous is None:
         return divisors
     for select in op.nodes():
         for node in walk(select.condition) if isinstance(select, Select) else ():

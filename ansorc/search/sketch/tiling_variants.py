@@ -214,7 +214,8 @@ def _row_stages(partial: PartialSketch, name: str) -> tuple[Stage, ...]:
     """
     stage = partial.stage(name)
     readers = _readers(partial, stage)
-    if len(readers) < 2 or stage.is_output or any(not reader.is_untouched for reader in readers):
+    is_free = all(r.is_untouched and r.op.scan is None for r in (stage, *readers))
+    if len(readers) < 2 or stage.is_output or not is_free:
         return ()
     *between, last = readers
     extents = [axis.extent for axis in stage.op.axes]
@@ -349,7 +350,8 @@ def _find_shared_axes(partial: PartialSketch, stage: Stage) -> tuple[Shared, ...
         return ()
     (reader,) = readers
     contiguous = vector_axis(reader.op)
-    if reader.op.reduce_axes or not reader.is_untouched or contiguous is None:
+    is_plain = not reader.op.reduce_axes and reader.op.scan is None
+    if not is_plain or not reader.is_untouched or contiguous is None:
         return ()
     axes = {a.name: a for number, a in enumerate(reader.op.axes) if number != contiguous}
     shared_axes: list[Shared] = []

@@ -69,7 +69,8 @@ def _find_windows(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
 def count_repeated_work(reader: ComputeOp, source: ComputeOp) -> int:
     """Return how many operations and loads of `source` each element of `reader` would repeat."""
     again = len(reads_of(reader, source)) - 1
-    return 0 if reader.reduce_axes or again <= 0 else again * _work(source)
+    is_plain = not reader.reduce_axes and reader.scan is None
+    return again * _work(source) if is_plain and again > 0 else 0
 
 
 def _work(op: ComputeOp) -> int:
@@ -116,7 +117,8 @@ def is_pipeline(partial: PartialSketch) -> bool:
 def _is_plain(partial: PartialSketch, stage: Stage) -> bool:
     """Return whether no rule has shaped the loops of `stage` or inlined it."""
     tiled = {tile.stage for tile in partial.register_tiles}
-    return stage.name not in tiled and stage.is_untouched and not stage.is_inlined
+    is_free = stage.is_untouched and not stage.is_inlined and stage.op.scan is None
+    return stage.name not in tiled and is_free
 
 
 @dataclass
@@ -134,7 +136,8 @@ class Grouping:
         stage, readers = partial.stage(name), partial.state.readers(name)
         places = [self.groups.get(reader.name) for reader in readers]
         known = [loop for loop in places if loop is not None]
-        if not stage.is_output and known and len(known) == len(readers):
+        is_free = not stage.is_output and stage.op.scan is None
+        if is_free and known and len(known) == len(readers):
             roots = {root for root, _ in known}
             away = max(
                 distance + has_windows(reader.op, stage.op)
@@ -176,7 +179,7 @@ def _is_whole(state: State, name: str) -> bool:
 
 def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | None:
     """Return the sketch with `root` in tiles, and the innermost loop over them."""
-    if root.relations or not isinstance(root.attach, Root):
+    if root.relations or not isinstance(root.attach, Root) or root.op.scan is not None:
         return None
     moved = find_moved_axes(partial.state, root, {})
     lanes, contiguous = partial.lanes(root.op), vector_axis(root.op)

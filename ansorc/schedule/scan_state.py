@@ -1,0 +1,100 @@
+"""The states of a scan: they are held while the loops along its axis run, in registers if they fit.
+
+for t: X[i, t] = f(X[i, t - 1], A[i, t])    ->    alloc X.state
+                                                  X.state = init
+                                                  for t:
+                                                      X.state = f(X.state, A[i, t])
+                                                      X[i, t] = X.state
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import Expr, Load, const
+from ansorc.ir.stmt import Allocate, Seq, Stmt, Store
+from ansorc.schedule.stage import AxisKind, Stage
+from ansorc.schedule.values import as_int, iterator_values
+
+
+@dataclass(frozen=True)
+class ScanStates:
+    """The states of what the loops from the first one along the axis of a scan compute."""
+
+    stage: Stage
+    depth: int
+    """The number of loops outside of the first one along the scan's axis."""
+    buffers: tuple[Buffer, ...]
+    inside: tuple[str, ...]
+    """The axes along which there are several states."""
+    scattered: frozenset[str]
+    """Those of them that the loops inside do not move evenly."""
+
+    def indices(self, leaves: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Return the place of a state for the values `leaves` of the loops."""
+        outer = {loop.name for loop in self.stage.iterators[: self.depth]}
+        inner = {name: const(0) if name in outer else leaf for name, leaf in leaves.items()}
+        values, _ = iterator_values(self.stage, inner)
+        whole, _ = iterator_values(self.stage, leaves)
+        return tuple(whole[n] if n in self.scattered else values[n] for n in self.inside)
+
+    def loads(self, leaves: Mapping[str, Expr]) -> list[Load]:
+        """Return the loads of the states at a place."""
+        indices = self.indices(leaves)
+        return [Load(buffer, indices) for buffer in self.buffers]
+
+
+def first_step(stage: Stage) -> int | None:
+    """Return the place of the first loop along the axis of a scan; None if it is no scan."""
+    kinds = [loop.kind for loop in stage.iterators]
+    return kinds.index(AxisKind.SCAN) if AxisKind.SCAN in kinds else None
+
+
+def states_of(stage: Stage, depth: int, scope: Scope) -> ScanStates:
+    """Return the states of a scan whose first loop along its axis is the one at `depth`."""
+    op = stage.op
+    widths = dict.fromkeys((axis.name for axis in op.axes), 1)
+    scattered = set[str]()
+    for loop in stage.iterators[depth:]:
+        for part in stage.parts[loop.name]:
+            if part.is_whole:
+                widths[part.axis] += as_int(part.stride) * (as_int(part.extent) - 1)
+            else:
+                scattered.add(part.axis)
+    for axis, extent in zip(op.axes, stage.region, strict=True):
+        if axis.name in scattered:
+            widths[axis.name] = as_int(extent)
+    inside = tuple(
+        axis.name for axis in op.axes if axis.name != op.scan_axis and widths[axis.name] > 1
+    )
+    shape = tuple(widths[name] for name in inside)
+    buffers = tuple(Buffer(f"{b.name}.state", shape, b.dtype, scope) for b in op.buffers)
+    return ScanStates(stage, depth, buffers, inside, frozenset(scattered))
+
+
+def advance(
+    states: ScanStates,
+    leaves: Mapping[str, Expr],
+    results: tuple[Sequence[Buffer], tuple[Expr, ...]],
+    values: Sequence[Expr],
+) -> Stmt:
+    """Return one step: the states become `values`, and are stored in `results`, at their place.
+
+    If there are several states, all are computed into scalars before any is stored.
+    """
+    buffers, place = results
+    held = [Buffer(f"{b.name}.next", (), b.dtype, Scope.LOCAL) for b in buffers]
+    stmts: list[Stmt] = []
+    if len(buffers) > 1:
+        stmts += [Store(scalar, (), value) for scalar, value in zip(held, values, strict=True)]
+        values = [Load(scalar, ()) for scalar in held]
+    for state, value in zip(states.loads(leaves), values, strict=True):
+        stmts.append(Store(state.buffer, state.indices, value))
+    for buffer, state in zip(buffers, states.loads(leaves), strict=True):
+        stmts.append(Store(buffer, place, state))
+    stmt: Stmt = Seq(tuple(stmts))
+    for scalar in reversed(held) if len(buffers) > 1 else ():
+        stmt = Allocate(scalar, stmt)
+    return stmt
