@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn, SupportsIndex
 
@@ -42,6 +42,8 @@ class Tensor(Whole):
     has_auto_name: bool = False
     output: int = 0
     """Its number among the outputs of `definition`."""
+    is_fixed: bool = False
+    """Whether readers are differentiated as if it did not depend on anything."""
 
     @property
     def name(self) -> str:
@@ -92,6 +94,10 @@ class Tensor(Whole):
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    def buffer_called(self, name: str) -> OwnedBuffer:
+        """Return the buffer under another name; loads of it are loads of this tensor."""
+        return replace(self._owned, name=name)
 
     @cached_property
     def _owned(self) -> OwnedBuffer:
@@ -204,6 +210,14 @@ def placeholder(
         is_sorted=sorted,
     )  # fmt: skip
     return Tensor(buffer, has_auto_name=isinstance(name, AutoName))
+
+
+def fixed(tensor: Tensor) -> Tensor:
+    """Return the computed `tensor` for readers whose derivatives by it cancel out.
+
+    The sum of all that flows back to the maximum of a softmax is 0, for example.
+    """
+    return replace(tensor, is_fixed=True)
 
 
 def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:

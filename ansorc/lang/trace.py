@@ -25,11 +25,13 @@ def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp
     Producers come first. Raise LanguageError if tensors are missing, listed twice or share a name.
     """
     _check_params(params)
-    tensors = _order(params)
+    tensors = list_tensors(params)
     given = {id(tensor) for tensor in params}
     for tensor in tensors:
         if tensor.definition is None and id(tensor) not in given:
-            readers = ", ".join(f"'{other.name}'" for other in tensors if tensor in _sources(other))
+            readers = ", ".join(
+                f"'{other.name}'" for other in tensors if tensor in sources_of(other)
+            )
             raise LanguageError(
                 f"the input '{tensor.name}' is read by {readers} but not listed; "
                 "give ComputeDAG all inputs and outputs, in call order"
@@ -37,7 +39,7 @@ def trace(params: Sequence[Tensor]) -> tuple[tuple[Buffer, ...], tuple[ComputeOp
     buffers = _buffers(tensors)
     ops = {id(t.definition): t.definition for t in tensors if t.definition is not None}
     plain = tuple(_plain(op, buffers) for op in ops.values())
-    return tuple(buffers[_key(tensor)] for tensor in params), plain
+    return tuple(buffers[key_of(tensor)] for tensor in params), plain
 
 
 def _check_params(params: Sequence[Tensor]) -> None:
@@ -55,27 +57,28 @@ def _check_params(params: Sequence[Tensor]) -> None:
         raise LanguageError("there is no output: list what was computed after the inputs")
 
 
-def _order(params: Sequence[Tensor]) -> list[Tensor]:
-    """Return the placeholders of `params`, then all other tensors, producers first."""
-    order: dict[int, Tensor] = {id(t): t for t in params if t.definition is None}
+def list_tensors(params: Sequence[Tensor]) -> list[Tensor]:
+    """Return the placeholders of `params`, then all other tensors behind them, producers first."""
+    order: dict[Key, Tensor] = {key_of(t): t for t in params if t.definition is None}
     stack = [(tensor, False) for tensor in reversed(params)]
     while stack:
         tensor, is_ready = stack.pop()
-        if id(tensor) in order:
+        if key_of(tensor) in order:
             continue
         if is_ready:
-            order[id(tensor)] = tensor
+            order[key_of(tensor)] = tensor
             continue
         stack.append((tensor, True))
-        stack.extend((source, False) for source in reversed(_sources(tensor)))
+        stack.extend((source, False) for source in reversed(sources_of(tensor)))
     return list(order.values())
 
 
-def _sources(tensor: Tensor) -> list[Tensor]:
+def sources_of(tensor: Tensor) -> list[Tensor]:
     """Return the tensors that `tensor` reads, in order of first appearance."""
-    sources: dict[int, Tensor] = {}
+    sources: dict[Key, Tensor] = {}
     for load in _loads(tensor):
-        sources.setdefault(id(_owner(tensor, load)), _owner(tensor, load))
+        owner = _owner(tensor, load)
+        sources.setdefault(key_of(owner), owner)
     return list(sources.values())
 
 
@@ -93,7 +96,8 @@ def _owner(reader: Tensor, load: Load) -> Tensor:
     )
 
 
-def _key(tensor: Tensor) -> Key:
+def key_of(tensor: Tensor) -> Key:
+    """Return what is the same for all objects of one tensor."""
     return id(tensor.definition or tensor), tensor.output
 
 
@@ -113,7 +117,7 @@ def _buffers(tensors: Sequence[Tensor]) -> dict[Key, Buffer]:
     for tensor in tensors:
         name = unique_name(tensor.name, taken) if tensor.has_auto_name else tensor.name
         taken[name] = tensor
-        buffers[_key(tensor)] = replace(tensor.buffer, name=name)
+        buffers[key_of(tensor)] = replace(tensor.buffer, name=name)
     for tensor in tensors:
         op = tensor.definition
         for output, buffer in enumerate(() if op is None else op.buffers):
@@ -128,7 +132,7 @@ def _plain(op: ComputeOp, buffers: Mapping[Key, Buffer]) -> ComputeOp:
     def rule(node: Node) -> Node | None:
         buffer = node.buffer if isinstance(node, Load) else None
         if isinstance(node, Load) and isinstance(buffer, OwnedBuffer) and buffer.owner is not None:
-            return Load(buffers[_key(buffer.owner)], node.indices)
+            return Load(buffers[key_of(buffer.owner)], node.indices)
         return None
 
     outputs = [buffers[id(op), output] for output in range(len(op.buffers))]

@@ -254,7 +254,7 @@ def ragged(chain: Chain) -> Tensor:
     chain.inputs.append(first)
     reduce = chain.draw(st.sampled_from([ac.sum, ac.sum, ac.prod, ac.max, ac.min]))
     most = chain.draw(st.integers(1, 4))
-    r = ac.reduce_axis(data.shape[-1], "r")
+    r = ac.reduce_axis(list(data.shape)[-1], "r")
 
     def body(*i: Scalar) -> ac.Reduction:
         number = first[i[0]].astype("int64")

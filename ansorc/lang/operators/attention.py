@@ -16,7 +16,7 @@ from ansorc.lang.operators.wide import product, sum_type, widen
 from ansorc.lang.reduction import max, reduce_axis, sum
 from ansorc.lang.scalar import all_of, const, equal, exp, if_then_else
 from ansorc.lang.scalar_type import Scalar
-from ansorc.lang.tensor import Tensor
+from ansorc.lang.tensor import Tensor, fixed
 
 _OPERATOR = "attention_scores"
 _NAME, _ATTENTION = AutoName(_OPERATOR), AutoName("attention")
@@ -97,7 +97,7 @@ def attention(
 
     scores = _products(query, key, stage_name(name, "scores"))
     seen = compute(scores.shape, visible, stage_name(name, "seen"))
-    peak = compute(rows, lambda *i: max(seen[(*i, m)], axis=m), stage_name(name, "max"))
+    peak = fixed(compute(rows, lambda *i: max(seen[(*i, m)], axis=m), stage_name(name, "max")))
     powers = compute(scores.shape, power, stage_name(name, "exp"))
     total = compute(rows, lambda *i: sum(widen(powers[(*i, j)]), axis=j), stage_name(name, "sum"))
     mixed = compute(

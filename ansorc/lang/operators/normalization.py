@@ -20,7 +20,7 @@ from ansorc.lang.operators.wide import widen
 from ansorc.lang.operators.window import SPATIAL, Window
 from ansorc.lang.reduction import Reduction, max, reduce_axis, sum
 from ansorc.lang.scalar_type import Scalar
-from ansorc.lang.tensor import Tensor
+from ansorc.lang.tensor import Tensor, fixed
 
 _SOFTMAX, _LOG_SOFTMAX = AutoName("softmax"), AutoName("log_softmax")
 _CROSS_ENTROPY, _L2_NORMALIZE = AutoName("cross_entropy"), AutoName("l2_normalize")
@@ -46,7 +46,7 @@ def softmax(data: Tensor, axis: int = -1, name: str = _SOFTMAX) -> Tensor:
     LanguageError on an unknown axis.
     """
     dimension = axis_number("softmax", data, axis)
-    peak = reduce_over("softmax", data, dimension, max, stage_name(name, "max"))
+    peak = fixed(reduce_over("softmax", data, dimension, max, stage_name(name, "max")))
     raised = compute(
         data.shape,
         lambda *i: scalar.exp(widen(data[i]) - widen(peak[_without(i, dimension)])),
@@ -266,7 +266,7 @@ def _exponential_sums(
     operator: str, data: Tensor, dimension: int, name: str
 ) -> tuple[Tensor, Tensor]:
     """Return the largest elements along an axis, and the sums of exp(element - largest)."""
-    peak = reduce_over(operator, data, dimension, max, stage_name(name, "max"))
+    peak = fixed(reduce_over(operator, data, dimension, max, stage_name(name, "max")))
     k = reduce_axis(data.shape[dimension], "k")
 
     def exponentials(*i: Scalar) -> Reduction:
