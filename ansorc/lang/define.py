@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import overload
 
 from ansorc.errors import LanguageError
@@ -15,18 +15,22 @@ from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan
 from ansorc.lang.hints import Hints, as_hints
-from ansorc.lang.let import hold_lets, write_lets_out
+from ansorc.lang.inner_reductions import (
+    InnerReductions,
+    number_reduce_axes,
+    without_reduce_axes,
+)
+from ansorc.lang.let import hold_lets
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
     check_axis_name,
     check_tensor_name,
     stage_name,
-    unique_name,
 )
 from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reducer_laws import check_laws
-from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, TupleReduction
+from ansorc.lang.reduction import Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
 from ansorc.lang.shared_values import with_shared_values
@@ -199,17 +203,19 @@ def _op(
         reduce = number_reduce_axes(space, value.axes)
     shape = tuple(axis.extent for axis in space)
     outputs: list[Output] = []
+    axes = tuple(axis for axis, _ in reduce.values())
+    inner = InnerReductions(names[0], (*space, *axes), reduce)
     held = ((), bodies) if reduce else hold_lets(names[0], bodies, space)
     before = tuple(
-        each.with_value(lambda value: without_reduce_axes(names[0], value, reduce))
+        each.with_value(lambda v: without_reduce_axes(names[0], inner.take_out(v), reduce))
         for each in held[0]
     )
     for name, body in zip(names, held[1], strict=True):
-        plain = without_reduce_axes(name, body, reduce)
+        plain = without_reduce_axes(name, inner.take_out(body), reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
     bodies = [output.body for output in outputs]
-    axes = tuple(with_known_extent(axis, bodies, names[0]) for axis, _ in reduce.values())
+    axes = tuple(with_known_extent(axis, bodies, names[0]) for axis in axes)
     op = ComputeOp(
         names[0],
         first.buffer,
@@ -291,39 +297,6 @@ def _scalar(name: str, value: object) -> Expr:
         f"the function of '{name}' returned {short_text(value)} ({type(value).__name__}); "
         "return one expression"
     )
-
-
-def number_reduce_axes(
-    space: tuple[Axis, ...], axes: Sequence[ReduceAxis]
-) -> dict[int, tuple[Axis, int]]:
-    """Return the axis and the first value of each reduce axis, by identity."""
-    taken = {axis.name for axis in space}
-    numbered: dict[int, tuple[Axis, int]] = {}
-    for axis in axes:
-        name = unique_name(axis.name, taken)
-        taken.add(name)
-        numbered[id(axis.expr)] = (
-            Axis(name, axis.extent, *map(write_lets_out, axis.bounds)),
-            axis.lo,
-        )
-    return numbered
-
-
-def without_reduce_axes(name: str, body: Expr, reduce: Mapping[int, tuple[Axis, int]]) -> Expr:
-    """Return `body` of the tensor `name` in terms of the axes of `number_reduce_axes`."""
-
-    def rule(node: Node) -> Node | None:
-        if not isinstance(node, ReduceVar):
-            return None
-        if id(node) not in reduce:
-            raise LanguageError(
-                f"'{name}' uses the reduce axis '{node.name}' but does not reduce over it; "
-                "list it in axis= of the reduction"
-            )
-        axis, lo = reduce[id(node)]
-        return Var(axis.name) + lo if lo else Var(axis.name)
-
-    return rewrite(write_lets_out(body), rule)
 
 
 def _axis_names(fn: Callable[..., object], rank: int, name: str) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ansorc.errors import LanguageError
+from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Expr, Var
+from ansorc.ir.expr import Expr, Load, Var, dtype_of
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.literal import as_integer, as_list, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
@@ -42,15 +43,40 @@ class ReduceAxis(Scalar):
         self.name, self.extent, self.lo, self.bounds = name, extent, lo, bounds
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Reduction(Whole):
-    """The terms `body` combined over `axes`; only as the whole body of a `compute`."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ReductionLoad(Load):
+    """The value of a reduction in an expression, compared by identity; definitions replace it."""
 
-    combiner: Combiner
-    body: Expr
-    axes: tuple[ReduceAxis, ...]
+    held: object
+    """The reduction; it is no node below this one, so that walks end here."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    @property
+    def reduction(self) -> Reduction:
+        """The reduction."""
+        return self.held  # pyright: ignore[reportReturnType]
+
+
+class Reduction(Scalar):
+    """The terms `body` combined over `axes`: the whole body of a `compute`, or a value in one.
+
+    As a value in an expression it becomes a stage of its own (lang/inner_reductions.py).
+    """
+
+    __slots__ = ("axes", "body", "combiner")
+
+    def __init__(self, combiner: Combiner, body: Expr, axes: tuple[ReduceAxis, ...]) -> None:
+        held = Buffer(combiner.value, (), dtype_of(body), Scope.LOCAL)
+        super().__init__(ReductionLoad(held, (), self))
+        self.combiner, self.body, self.axes = combiner, body, axes
 
     def advice(self) -> str:
+        """Return what to do where no stage can be made of it."""
         over = ", ".join(axis.name for axis in self.axes)
         return (
             f"the {self.combiner.value} over {over} must be the whole body of a compute: "
@@ -58,7 +84,7 @@ class Reduction(Whole):
         )
 
     def __repr__(self) -> str:
-        return f"<{self.advice()}>"
+        return f"<the {self.combiner.value} over {', '.join(axis.name for axis in self.axes)}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,7 +205,9 @@ Axes = ReduceAxis | Sequence[ReduceAxis]
 
 
 def sum(expr: ScalarLike, axis: Axes) -> Reduction:
-    """Return the sum of `expr` over the reduce axes `axis`: the whole body of a compute.
+    """Return the sum of `expr` over the reduce axes `axis`.
+
+    It is the whole body of a compute, or a value in one, which becomes a stage of its own.
 
     It is computed in the dtype of `expr`, so cast terms of 8 or 16 bits to a wider dtype:
     `sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k)`.

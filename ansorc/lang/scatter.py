@@ -13,7 +13,8 @@ from ansorc.ir.expr import Var, dtype_of
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Place
-from ansorc.lang.define import compute, number_reduce_axes, without_reduce_axes
+from ansorc.lang.define import compute
+from ansorc.lang.inner_reductions import number_reduce_axes, without_reduce_axes
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import AutoName, check_tensor_name, stage_name
 from ansorc.lang.reduction import Axes, ReduceAxis, as_reduce_axes

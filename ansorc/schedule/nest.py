@@ -16,6 +16,7 @@ from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
@@ -227,9 +228,8 @@ class Nests:
 
         def step() -> Stmt:
             values, guards = axis_values_of(placed, placed.leaves)
-            loads = states.loads(placed.leaves)
             results = placed.buffers, self._store_indices(placed, values)
-            bodies = self._expressions(placed, values, placed.stage.op.with_states(loads).bodies)
+            bodies = states.put_in(self._values(placed, values), placed.leaves)
             return self._guard(
                 placed, values, guards, advance(states, placed.leaves, results, bodies)
             )
@@ -431,8 +431,10 @@ class Nests:
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name in self.state.rewritten:
                 return self._load_packed(node.buffer.name)
-            source = self.placed.get(node.buffer.name) if isinstance(node, Load) else None
-            if source is None or not isinstance(node, Load):
+            if not isinstance(node, Load) or isinstance(node.buffer, StateBuffer):
+                return None
+            source = self.placed.get(node.buffer.name)
+            if source is None:
                 return None
             indices = zip(node.indices, source.lows, strict=True)
             box = tuple(minus(index, low) for index, low in indices)

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, const
+from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, Seq, Stmt, Store
+from ansorc.lang.compute_op import StateBuffer
 from ansorc.schedule.stage import AxisKind, Stage
 from ansorc.schedule.values import as_int, iterator_values
 
@@ -44,6 +46,17 @@ class ScanStates:
         """Return the loads of the states at a place."""
         indices = self.indices(leaves)
         return [Load(buffer, indices) for buffer in self.buffers]
+
+    def put_in(self, values: Sequence[Expr], leaves: Mapping[str, Expr]) -> list[Expr]:
+        """Return `values` with the states at a place where they read the step before."""
+        states = self.loads(leaves)
+
+        def rule(node: Node) -> Node | None:
+            if isinstance(node, Load) and isinstance(node.buffer, StateBuffer):
+                return states[node.buffer.output]
+            return None
+
+        return [rewrite(value, rule) for value in values]
 
 
 def first_step(stage: Stage) -> int | None:

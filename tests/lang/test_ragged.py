@@ -10,6 +10,7 @@ import pytest
 
 import ansorc as ac
 from ansorc.errors import LanguageError
+from ansorc.ir.aligned import Array
 from ansorc.lang.reference import evaluate
 from ansorc.lang.rounding import evaluate_with_rounding
 from ansorc.lang.scalar_type import Scalar
@@ -33,12 +34,13 @@ def test_a_sparse_matrix_times_a_vector() -> None:
     assert find_wanted_values(dag) == {"P": (0, 12), "J": (0, 5)}
     assert dag.flops == 4 * 3 * 2  # three terms a row, each a product and a sum
     rng = np.random.default_rng(0)
-    arrays = [
+    arrays: list[Array] = [
         np.array([0, 3, 3, 7, 12]), rng.integers(0, 6, 12).astype(np.int32),
         rng.random(12, np.float32), rng.random(6, np.float32),
     ]  # fmt: skip
-    terms = arrays[2].astype(np.float64) * arrays[3][arrays[1]]
-    wanted = [terms[a:b].sum() for a, b in zip(arrays[0], arrays[0][1:], strict=False)]
+    terms: Array = arrays[2].astype(np.float64) * arrays[3][arrays[1]]
+    pairs = zip(arrays[0].tolist(), arrays[0].tolist()[1:], strict=False)
+    wanted = [float(terms[a:b].sum()) for a, b in pairs]
     (found,), (bound,) = evaluate_with_rounding(dag, arrays)
     np.testing.assert_allclose(found, wanted)
     assert bound is not None
@@ -56,13 +58,14 @@ def test_reductions_over_a_range_and_another_axis(word: str) -> None:
 
     dag = ac.ComputeDAG([P, J, B, ac.compute((4, 2), bag, "S")])
     rng = np.random.default_rng(1)
-    arrays = [
+    arrays: list[Array] = [
         np.array([0, 3, 5, 7, 12]), rng.integers(0, 6, 12).astype(np.int32),
         rng.random((6, 3, 2), np.float32),
     ]  # fmt: skip
-    reduce = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[word]
-    rows = [arrays[2][arrays[1][a:b]] for a, b in zip(arrays[0], arrays[0][1:], strict=False)]
-    wanted = np.array([reduce(row.astype(np.float64), axis=(0, 1)) for row in rows])
+    reduce: Any = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[word]
+    whole: Array = arrays[2].astype(np.float64)
+    pairs = zip(arrays[0].tolist(), arrays[0].tolist()[1:], strict=False)
+    wanted = np.array([reduce(whole[arrays[1][a:b]], axis=(0, 1)) for a, b in pairs])
     np.testing.assert_allclose(evaluate(dag, arrays)[0], wanted)
     np.testing.assert_allclose(ac.build(dag)(*arrays), wanted, rtol=1e-4)
 
@@ -129,3 +132,14 @@ def largest(i: Scalar) -> Any:
 def test_refusals(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(LanguageError, match=words):
         make()
+
+
+def test_a_mean_of_each_row_is_a_stage_and_a_quotient() -> None:
+    def mean(i: Scalar) -> Scalar:
+        k = ac.reduce_axis((P[i], P[i + 1]), "k")
+        count = ac.maximum(P[i + 1] - P[i], 1)
+        return ac.sum(V[k], axis=k) / ac.cast(count, "float32")
+
+    dag = ac.ComputeDAG([P, V, ac.compute(4, mean, "m")])
+    arrays = [np.array([0, 3, 3, 7, 12]), np.arange(12, dtype=np.float32)]
+    np.testing.assert_allclose(ac.build(dag)(*arrays), [1, 0, 4.5, 9])

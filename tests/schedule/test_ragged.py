@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.errors import OutOfRangeError, ScheduleError
+from ansorc.ir.aligned import Array
 from ansorc.ir.printer import to_text
 from ansorc.lang.scalar_type import Scalar
 from ansorc.schedule import Schedule, lower, schedule
@@ -59,7 +60,7 @@ def spmm(rows: int = 4, terms: int = 12, columns: int = 40, depth: int = 6) -> a
     )
 
 
-def arrays_of(dag: ac.ComputeDAG, pointers: list[int]) -> list[np.ndarray]:
+def arrays_of(dag: ac.ComputeDAG, pointers: list[int]) -> list[Array]:
     rng = np.random.default_rng(0)
     terms, dense = dag.inputs[1].shape[0], dag.inputs[3].shape
     places = rng.integers(0, dense[0], terms).astype(np.int32)
@@ -69,7 +70,7 @@ def arrays_of(dag: ac.ComputeDAG, pointers: list[int]) -> list[np.ndarray]:
     ]  # fmt: skip
 
 
-def product(arrays: list[np.ndarray]) -> np.ndarray:
+def product(arrays: list[Array]) -> Array:
     pointers, places, values, dense = arrays
     result = np.zeros((len(pointers) - 1, dense.shape[1]))
     for row in range(len(result)):

@@ -7,12 +7,26 @@ In: one `ComputeOp`. Out: the stages that compute it differently, or None if the
 from collections.abc import Callable, Mapping
 
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.definitions.winograd import Redefinition, winograd, winograd4
+from ansorc.lang.definitions.redefinition import Redefinition
+from ansorc.lang.definitions.scan_blocks import scan_in_blocks
+from ansorc.lang.definitions.winograd import winograd, winograd4
 
-DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
+OF_CONVOLUTIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
     "winograd": winograd,
     "winograd4": winograd4,
 }
+"""Those of convolutions by fewer multiplications."""
+DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
+    **OF_CONVOLUTIONS,
+    "blocks": scan_in_blocks,
+}
 """The definitions by name. Each returns None for a computation to which it does not apply."""
 
-__all__ = ["DEFINITIONS", "Redefinition", "winograd", "winograd4"]
+__all__ = [
+    "DEFINITIONS",
+    "OF_CONVOLUTIONS",
+    "Redefinition",
+    "scan_in_blocks",
+    "winograd",
+    "winograd4",
+]

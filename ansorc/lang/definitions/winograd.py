@@ -21,24 +21,13 @@ from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Select, Var, binary,
 from ansorc.ir.transform import Transform, combine_rows, transform_buffer
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
+from ansorc.lang.definitions.redefinition import Redefinition
 from ansorc.lang.definitions.windows import Convolution, SlidingWindow, convolution_of
 
 MOST_WINDOWS = 2
 """The most dimensions that are transformed. With a third one, a tile would be 64 products."""
 _LEAST_BYTES = 4
 """The least size of an element in tiles of 4 results: shorter floats would lose too many bits."""
-
-
-@dataclass(frozen=True)
-class Redefinition:
-    """A computation by other arithmetic."""
-
-    ops: tuple[ComputeOp, ...]
-    """Producers first; the last fills the same tensor as before."""
-    weight: Buffer
-    """The transformed tensor as the ops read it, under the name of the original."""
-    transforms: tuple[Transform, ...]
-    """The transforms of the original tensor."""
 
 
 @lru_cache(maxsize=256)

@@ -47,6 +47,7 @@ from ansorc.lang.operators.elementwise import (
     subtract,
     where,
 )
+from ansorc.lang.operators.fourier import fft, ifft, rfft
 from ansorc.lang.operators.indexing import (
     embedding,
     gather,
@@ -154,6 +155,7 @@ __all__ = [
     "elu",
     "embedding",
     "expand_dims",
+    "fft",
     "flatten",
     "flip",
     "gather",
@@ -163,6 +165,7 @@ __all__ = [
     "group_norm",
     "hard_sigmoid",
     "hard_swish",
+    "ifft",
     "instance_norm",
     "l2_normalize",
     "layer_norm",
@@ -192,6 +195,7 @@ __all__ = [
     "reshape",
     "resize2d_bilinear",
     "resize2d_nearest",
+    "rfft",
     "rms_norm",
     "selu",
     "sigmoid",

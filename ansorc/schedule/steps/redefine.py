@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Var
-from ansorc.ir.transform import transform_element
+from ansorc.ir.transform import Transform, transform_element
 from ansorc.lang.compute_op import Axis, ComputeOp
-from ansorc.lang.definitions import DEFINITIONS, Redefinition
+from ansorc.lang.definitions import DEFINITIONS, OF_CONVOLUTIONS, Redefinition
+from ansorc.lang.definitions.scan_blocks import LEAST_STEPS
 from ansorc.lang.naming import unique_name
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import Making, Origin, Root, Stage, initial_stage
@@ -27,6 +28,14 @@ class Redefine(Step):
 
     A constant input that nothing else reads is transformed once, before the first call (`Packing`).
     The transform of any other input is a stage of its own, `<stage>.weight`.
+
+        for t: y[t] = y[t - 1] + x[t]    ->    for b, j: y.total[b] += x[b * 256 + j]
+                                               for b: y.start[b] = y.start[b - 1] + y.total[b - 1]
+                                               for b, j: y.blocks[b, j] = y.blocks[b, j - 1] + …
+                                               for t: y[t] = y.blocks[t // 256, t % 256]
+
+    A scan in "blocks" has steps that are associative: sums, products, extremes, and those that are
+    linear in the state.
     """
 
     definition: str
@@ -36,14 +45,14 @@ class Redefine(Step):
         stage = self.stage_of(state)
         made = self._find_definition(state, stage)
         ops = _with_fresh_names(made.ops, state)
-        tensor = made.weight.name
+        tensor = "" if made.weight is None else made.weight.name
         transformed = dict(state.transformed)
         source = next((b for b in state.dag.inputs if b.name == tensor), None)
         if source is not None and source.constant and len(state.readers(tensor)) == 1:
             transformed[tensor] = (*transformed.get(tensor, ()), *made.transforms)
-        else:
+        elif made.weight is not None:
             name = state.fresh_name(f"{self.stage}.weight")
-            ops = _with_weight(ops, stage, made, name)
+            ops = _with_weight(ops, stage, (made.weight, made.transforms), name)
         origin = Origin(stage.origin.node, Making.REDEFINITION, stage.name)
         new = [initial_stage(op, origin, is_output=False) for op in ops[:-1]]
         new.append(initial_stage(ops[-1], stage.origin, is_output=stage.is_output))
@@ -67,11 +76,16 @@ class Redefine(Step):
         )  # fmt: skip
         made = DEFINITIONS[self.definition](stage.op)
         if made is None:
+            reason = (
+                "no sum of products of floats along windows of 3 taps and stride 1 ('winograd4': "
+                "of floats of 32 bits or more)"
+                if self.definition in OF_CONVOLUTIONS
+                else f"no scan of {LEAST_STEPS} steps or more that adds to its state, multiplies "
+                "it, takes the larger or the smaller, or is linear in it"
+            )
             self.refuse(
-                state, f"'{self.stage}' has no definition '{self.definition}': it is no sum of "
-                "products of floats along windows of 3 taps and stride 1 ('winograd4': of floats "
-                "of 32 bits or more)",
-            )  # fmt: skip
+                state, f"'{self.stage}' has no definition '{self.definition}': it is {reason}"
+            )
         return made
 
 
@@ -91,18 +105,22 @@ def _with_fresh_names(ops: Sequence[ComputeOp], state: State) -> tuple[ComputeOp
 
 
 def _with_weight(
-    ops: Sequence[ComputeOp], stage: Stage, made: Redefinition, name: str
+    ops: Sequence[ComputeOp],
+    stage: Stage,
+    transformed: tuple[Buffer, tuple[Transform, ...]],
+    name: str,
 ) -> tuple[ComputeOp, ...]:
     """Return the ops after one called `name` that computes the transformed weight."""
-    source = next(buffer for buffer in stage.op.reads if buffer.name == made.weight.name)
-    buffer = Buffer(name, made.weight.shape, made.weight.dtype)
+    weight, transforms = transformed
+    source = next(buffer for buffer in stage.op.reads if buffer.name == weight.name)
+    buffer = Buffer(name, weight.shape, weight.dtype)
     taken = {axis.name for axis in (*stage.op.axes, *stage.op.reduce_axes)}
     axes = tuple(
         Axis(unique_name(f"ax{n}", taken), extent) for n, extent in enumerate(buffer.shape)
     )
     indices = [Var(axis.name) for axis in axes]
-    body = transform_element(source, made.transforms, indices)
-    names = ",".join(axes[each.dimension].name for each in made.transforms)
+    body = transform_element(source, transforms, indices)
+    names = ",".join(axes[each.dimension].name for each in transforms)
     hints = (("simplify_const_tensor_indices", names),)
-    weight = ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
-    return (weight, *(op.reading(made.weight, buffer) for op in ops))
+    spread = ComputeOp(buffer.name, buffer, axes, (), None, body, hints)
+    return (spread, *(op.reading(weight, buffer) for op in ops))

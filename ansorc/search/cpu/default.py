@@ -39,6 +39,7 @@ from ansorc.search.sketch.rules import (
     MultiLevelTilingWithFusion,
     Skip,
 )
+from ansorc.search.sketch.scan_blocks import ScanInBlocks
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import ParallelLoops, Sketch
 from ansorc.search.sketch.tiling_variants import (
@@ -103,6 +104,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     KeepRanges(),
     SimplifyConstIndices(),
     Redefined(),
+    ScanInBlocks(),
     FuseInterleavedConsumer(),
     MultiLevelTiling(),
     Skip(),

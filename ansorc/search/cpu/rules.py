@@ -22,6 +22,7 @@ from ansorc.search.sketch.rules import (
     MultiLevelTilingWithFusion,
     Skip,
 )
+from ansorc.search.sketch.scan_blocks import ScanInBlocks
 from ansorc.search.sketch.simplify_const_indices import SimplifyConstIndices
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.sketch.tiling import SSRSRS, Tiling
@@ -43,6 +44,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         SimplifyConstIndices(),
         TensorizeDotProduct(),
         Redefined(),
+        ScanInBlocks(),
         AddRfactor(),
         LaneReductionTiling(tiling),
         FuseRowReductions(tiling),
@@ -72,7 +74,7 @@ def rules_of(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
     make, _ = _SPACES[options.space]
     rules = make(tiling_of(options))
     if not options.redefine:
-        rules = tuple(rule for rule in rules if not isinstance(rule, Redefined))
+        rules = tuple(r for r in rules if not isinstance(r, Redefined | ScanInBlocks))
     return rules
 
 

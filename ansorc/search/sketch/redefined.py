@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.definitions import DEFINITIONS
+from ansorc.lang.definitions import DEFINITIONS, OF_CONVOLUTIONS
 from ansorc.schedule.steps import ComputeInline, Redefine
 from ansorc.search.sketch.predicates import fusible_consumer, is_tiled_first
 from ansorc.search.sketch.rule import PartialSketch, Verdict
@@ -32,7 +32,7 @@ class Redefined:
     only consumer, if it is element-wise, computes the results from their tiles itself.
     """
 
-    definitions: tuple[str, ...] = tuple(DEFINITIONS)
+    definitions: tuple[str, ...] = tuple(OF_CONVOLUTIONS)
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is to be tiled and a definition pays for it."""
@@ -79,7 +79,7 @@ def definitions_of(sketch: Sketch) -> tuple[tuple[str, str], ...]:
 def _products(op: ComputeOp, name: str, target: Target) -> int | None:
     """Return the multiplications of a definition; None if it does not fit, or cannot pay."""
     made = DEFINITIONS[name](op)
-    if made is None:
+    if made is None or made.weight is None:
         return None
     sums = [op_of_sum for op_of_sum in made.ops if op_of_sum.reduce_axes]
     terms = min(

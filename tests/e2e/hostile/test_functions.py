@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ansorc as ac
+from ansorc.ir.expr import Var
 from tests.e2e.hostile.values import bare_errors
 
 Call = tuple[Callable[..., object], Sequence[Any], Mapping[str, Any]]
@@ -64,6 +65,21 @@ DEFINITIONS: dict[str, Call] = {
     "reducer": (reduced, [first_of, (0,), "n", A[0, k], k], {}),
     "what a reducer returns": (
         lambda value: reduced(lambda a, b: (a[0] + b[0] + value,), (0,), "n", A[0, k], k), [0.0], {}
+    ),
+    "scan": (
+        lambda init, step, axis: ac.compute(4, lambda j: ac.scan(init, step, axis)),
+        [0.0, lambda s: s + 1.0, ac.Scalar(Var("j"))], {},
+    ),
+    "options of a scan": (
+        lambda reverse, exclusive: ac.compute(
+            4, lambda j: ac.scan(
+                0.0, lambda s: s + 1.0, j, reverse=reverse, exclusive=exclusive
+            )
+        ),
+        [False, True], {},
+    ),
+    "what a step returns": (
+        lambda value: ac.compute(4, lambda j: ac.scan(0.0, lambda s: value, j)), [0.0], {}
     ),
     "const": (ac.const, [1.0, "float32"], {}), "cast": (ac.cast, [e, "float16"], {}),
     "astype": (e.astype, ["float16"], {}), "if_then_else": (ac.if_then_else, [c, e, 0.0], {}),

@@ -39,6 +39,7 @@ CALLS: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "argmax": ([M, 1, "y"], {"keepdims": True}), "argmin": ([M, 0], {"keepdims": False}),
     "argsort": ([M, 1, "y"], {"descending": True}), "sort": ([M, 1, "y"], {"descending": True}),
     "top_k": ([M, 2, 1, "y"], {"largest": False}),
+    "fft": ([M, M, "y"], {}), "ifft": ([M], {"imaginary": M}), "rfft": ([M, "y"], {}),
     "attention": ([A4, A4, A4], {"causal": True, "scale": 0.5, "name": "y"}),
     "attention_scores": ([A4, A4, "y"], {}),
     "avg_pool1d": ([L, 2], {"stride": 2, "count_include_pad": False, "ceil_mode": True}),

@@ -18,7 +18,7 @@ from ansorc.ir.interpret import interpret
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.transform import Transform
 from ansorc.lang import operators as ops
-from ansorc.lang.definitions import DEFINITIONS
+from ansorc.lang.definitions import OF_CONVOLUTIONS
 from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.schedule import Schedule, packings, schedule, steps_from_json, steps_to_json
 from tests.schedule.meaning import keeps_the_meaning
@@ -102,7 +102,7 @@ def redefined(dag: ac.ComputeDAG, definition: str = "winograd") -> Schedule:
 
 def redefinitions(most: int) -> st.SearchStrategy[Schedule]:
     """Convolutions redefined in any way, and up to `most` steps after that."""
-    starts = [partial(redefined, definition=name) for name in DEFINITIONS]
+    starts = [partial(redefined, definition=name) for name in OF_CONVOLUTIONS]
     dags = convolutions() | st.sampled_from(DAGS)
     return st.one_of(*(schedules(dags, most=most, start=start) for start in starts))
 
