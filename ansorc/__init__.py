@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     )
     from ansorc.lang import operators as ops
     from ansorc.lang.gradient import gradient, stop_gradient
+    from ansorc.lang.intrinsic import intrinsic
     from ansorc.schedule import Schedule, State, lower, replay, schedule
     from ansorc.search.record import Records
     from ansorc.search.space import register_sketch_rule, sketch_rules, unregister_sketch_rule
@@ -121,11 +122,11 @@ __all__ = [
     "asin", "asinh", "atan", "atan2", "atanh", "build", "cast", "cbrt", "ceil", "checked", "clip",
     "clz", "compute", "compute_tuple", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf",
     "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
-    "if_then_else", "isfinite", "isinf", "isnan", "let", "load_library", "load_workload", "log",
-    "log1p", "log2", "log10", "logical_not", "lower", "max", "maximum", "min", "minimum",
-    "not_equal", "ops", "placeholder", "popcount", "power", "prod", "reduce_axis", "reducer",
-    "register_onnx_op", "register_sketch_rule", "replay", "rint", "round", "rsqrt", "scan",
-    "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules", "sqrt",
+    "if_then_else", "intrinsic", "isfinite", "isinf", "isnan", "let", "load_library",
+    "load_workload", "log", "log1p", "log2", "log10", "logical_not", "lower", "max", "maximum",
+    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "reduce_axis",
+    "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint", "round", "rsqrt",
+    "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules", "sqrt",
     "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
     "unregister_onnx_op", "unregister_sketch_rule", "workload",
 ]  # fmt: skip
@@ -150,6 +151,7 @@ _LATER = {
     "from_onnx": "ansorc.graph.onnx.importer",
     "from_torch": "ansorc.graph.torch.importer",
     "gradient": "ansorc.lang.gradient",
+    "intrinsic": "ansorc.lang.intrinsic",
     "load_library": "ansorc.codegen.call.library",
     "lower": "ansorc.schedule",
     "ops": "ansorc.lang.operators",

@@ -16,6 +16,7 @@ from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, node
 from ansorc.ir.operator import OF_FLOATS, BinaryOp, CompareOp, misuse
+from ansorc.ir.own_function import OwnFunction
 
 
 class Operand(Node):
@@ -185,6 +186,13 @@ class Call(Operand):
 
 
 @node
+class OwnCall(Call):
+    """A call of a function of the user's, whose symbol is the name; it has a dtype of its own."""
+
+    function: OwnFunction
+
+
+@node
 class Dot(Operand):
     """Lane l is `total[l] + sum of left[terms * l + t] * right[terms * l + t]` for t below `terms`.
 
@@ -328,6 +336,9 @@ def _dtype_of(expr: _Compound) -> DType:
             return dtype_.vector(max(dtype_of(condition).lanes, dtype_.lanes))
         case Cast(dtype, operand):
             return dtype.vector(dtype_of(operand).lanes)
+        case OwnCall(_, args, function):
+            lanes = max((dtype_of(arg).lanes for arg in args), default=1)
+            return function.result.vector(lanes)
         case Call(_, args):
             return max((dtype_of(arg) for arg in args), key=lambda dtype_: dtype_.lanes)
         case Load(buffer, indices):

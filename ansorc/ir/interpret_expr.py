@@ -33,6 +33,7 @@ from ansorc.ir.expr import (
     MatrixLoad,
     MatrixMultiply,
     Not,
+    OwnCall,
     Ramp,
     Reduce,
     Select,
@@ -137,8 +138,8 @@ class ExprCompiler:
                 return PyExpr(text, min(a.low, b.low), max(a.high, b.high))
             case Cast() | Checked():
                 return self._convert(expr)
-            case Call(name, args):
-                return self._call(name, args)
+            case Call():
+                return self._call(expr)
             case Dot():
                 return self._dot(expr)
             case Load(buffer, indices):
@@ -246,9 +247,14 @@ class ExprCompiler:
             return PyExpr(f"number({operand.text})", 0, 1)
         return _wrap(operand, target)
 
-    def _call(self, name: str, args: Sequence[Expr]) -> PyExpr:
-        dtype = dtype_of(args[0]).element
-        function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
+    def _call(self, expr: Call) -> PyExpr:
+        name, args = expr.name, expr.args
+        if isinstance(expr, OwnCall):
+            dtype = expr.function.result
+            function = self.constant(name.replace("@", "_own_"), expr.function.of_scalars)
+        else:
+            dtype = dtype_of(args[0]).element
+            function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
         low, high = integer_range(dtype) if dtype.is_integer else (0, 0)
         if name in BIT_FUNCTIONS:
             low, high = 0, dtype.bits

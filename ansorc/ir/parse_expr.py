@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     MatrixLoad,
     MatrixMultiply,
     Not,
+    OwnCall,
     Ramp,
     Reduce,
     Select,
@@ -33,6 +34,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.lexer import Token, TokenKind, Tokens
 from ansorc.ir.operator import BIT_FUNCTIONS, DOT_FUNCTIONS, MATH_FUNCTIONS, REDUCTIONS
+from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.printer import ATOM_LEVEL, COMPARE_LEVEL, LEVELS, NOT_LEVEL
 
 _INFIX = {op.value: op for op in LEVELS}
@@ -56,9 +58,14 @@ class ExprParser:
     """Reads expressions where `buffers` and `variables` are in scope."""
 
     def __init__(
-        self, tokens: Tokens, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]
+        self,
+        tokens: Tokens,
+        buffers: Mapping[str, Buffer],
+        variables: Mapping[str, Var],
+        functions: Mapping[str, OwnFunction] | None = None,
     ) -> None:
         self._tokens, self._buffers, self._variables = tokens, buffers, variables
+        self._functions = functions or {}
 
     def expr(self, level: int = 0) -> Expr:
         """Read an expression whose operators bind at least as tightly as `level`."""
@@ -214,6 +221,9 @@ class ExprParser:
         return Cast(SCALARS[dtype.text], operand)
 
     def _function(self, name: Token, args: tuple[Expr, ...]) -> Expr:
+        own = self._functions.get(name.text)
+        if own is not None and len(args) == len(own.arguments):
+            return OwnCall(name.text, args, own)
         count = _OPERANDS.get(name.text)
         if count is None:
             raise self._tokens.error(

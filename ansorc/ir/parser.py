@@ -13,6 +13,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import SCALARS
 from ansorc.ir.expr import Expr, Var
 from ansorc.ir.lexer import TokenKind, Tokens
+from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.parse_expr import ExprParser
 from ansorc.ir.stmt import (
     THREADS,
@@ -44,10 +45,18 @@ def parse(text: str) -> Function:
     return _Parser(Tokens(text), {}, {}).function()
 
 
-def parse_expr(text: str, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]) -> Expr:
-    """Return the expression `text` over `buffers` and `variables`; raise ParseError."""
+def parse_expr(
+    text: str,
+    buffers: Mapping[str, Buffer],
+    variables: Mapping[str, Var],
+    functions: Mapping[str, OwnFunction] | None = None,
+) -> Expr:
+    """Return the expression `text` over `buffers` and `variables`; raise ParseError.
+
+    `functions` are those of the user's that it may call, by symbol.
+    """
     tokens = Tokens(text)
-    result = ExprParser(tokens, buffers, variables).expr()
+    result = ExprParser(tokens, buffers, variables, functions).expr()
     tokens.expect(TokenKind.NEWLINE)
     tokens.expect(TokenKind.END)
     return result

@@ -23,6 +23,7 @@ from ansorc.ir.expr import (
     MatrixLoad,
     MatrixMultiply,
     Not,
+    OwnCall,
     Ramp,
     Reduce,
     Select,
@@ -150,6 +151,8 @@ class ExprRules:
             self.has_exchange = True
             return check_matrix_multiply(expr, *parts)
         name, args = expr.name, expr.args
+        if isinstance(expr, OwnCall):
+            return self._own_call(expr)
         if {**MATH_FUNCTIONS, **BIT_FUNCTIONS}.get(name) != len(args):
             raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
         dtype = self._common(expr, args)
@@ -160,6 +163,16 @@ class ExprRules:
         if not dtype.is_float and not (dtype.is_integer and name in OF_INTEGERS):
             raise _illegal(expr, f"{name} needs floats, not {dtype}; cast the operand")
         return dtype
+
+    def _own_call(self, expr: OwnCall) -> DType:
+        function, lanes = expr.function, 1
+        kinds = [self.dtype(arg) for arg in expr.args]
+        if tuple(kind.element for kind in kinds) != function.arguments:
+            wanted = ", ".join(map(str, function.arguments))
+            raise _illegal(expr, f"'{function.name}' takes ({wanted})")
+        for kind in kinds:
+            lanes = _join(expr, lanes, kind.lanes)
+        return function.result.vector(lanes)
 
     def _common(self, expr: Expr, operands: Sequence[Expr]) -> DType:
         """Return the common dtype of the operands; a scalar fits vectors of its dtype."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ansorc.ir.arith.affine import affine
-from ansorc.ir.expr import Call, Const, Expr, Indices, Load, Select
+from ansorc.ir.expr import Call, Const, Expr, Indices, Load, OwnCall, Select
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
@@ -129,4 +129,4 @@ def _is_reused(op: ComputeOp, accesses: Iterable[Indices]) -> bool:
 
 def is_expensive(node: object) -> bool:
     """Return whether `node` is a call that is too expensive to be repeated for each use."""
-    return isinstance(node, Call) and node.name in EXPENSIVE
+    return isinstance(node, OwnCall) or (isinstance(node, Call) and node.name in EXPENSIVE)

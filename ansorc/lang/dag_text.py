@@ -36,6 +36,10 @@ A computation that scatters its terms has one line for each axis along which it 
     compute H: int64[256] (i: 256) sum over (n: 1000) = 1
         at i = cast(int64, I[n])
 
+Functions of the user's that are called come first, as JSON (`OwnFunction.to_text`):
+
+    function {"name": "double", "arguments": ["float32"], "result": "float32", "llvm": …}
+
 Expressions are written as in docs/language.md. A line that starts with # is a comment.
 """
 
@@ -43,13 +47,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
-from ansorc.ir.expr import Const, Expr, Var
+from ansorc.ir.expr import Const, Expr, OwnCall, Var
+from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.parser import parse_expr
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.lang.compute_op import (
@@ -84,13 +89,15 @@ _RANGE = re.compile(r"range (?P<axis>\S+) = (?P<begin>.+) \.\. (?P<end>.+)")
 _AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
+_FUNCTION = re.compile(r"function (?P<text>\{.+\})")
 _PARAMS = re.compile(r"params (?P<names>.+)")
 
 
 def dag_text(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> str:
     """Return the text of the computations `ops` behind the parameters `params`."""
     computed = {buffer.name for op in ops for buffer in op.buffers}
-    lines = [f"input {buffer_text(b)}" for b in params if b.name not in computed]
+    lines = [f"function {function.to_text()}" for function in own_functions(ops)]
+    lines += [f"input {buffer_text(b)}" for b in params if b.name not in computed]
     for op in ops:
         lines.extend(_op_lines(op))
     lines.append(f"params {', '.join(buffer.name for buffer in params)}")
@@ -111,6 +118,12 @@ def parse_dag(text: str) -> tuple[tuple[Buffer, ...], tuple[ComputeOp, ...]]:
     if reader.params is None:
         raise ParseError("the DAG has no line 'params …' that gives the call order")
     return reader.params, tuple(reader.ops)
+
+
+def own_functions(ops: Sequence[ComputeOp]) -> tuple[OwnFunction, ...]:
+    """Return the functions of the user's that `ops` call, each once."""
+    calls = (node for op in ops for node in op.nodes() if isinstance(node, OwnCall))
+    return tuple({call.name: call.function for call in calls}.values())
 
 
 def _op_lines(op: ComputeOp) -> Iterator[str]:
@@ -150,6 +163,7 @@ class _Reader:
     ops: list[ComputeOp] = field(default_factory=list[ComputeOp])
     held: dict[str, tuple[Buffer, str]] = field(default_factory=dict[str, tuple[Buffer, str]])
     """The values that the next computation holds, as text."""
+    functions: dict[str, OwnFunction] = field(default_factory=dict[str, OwnFunction])
     params: tuple[Buffer, ...] | None = None
     scan: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
     """The lines of a scan whose tensors may not all be known yet."""
@@ -162,12 +176,12 @@ class _Reader:
             self.scan.append(match_)
             return
         self._finish_scan()
-        if match_ := _INPUT.fullmatch(text):
-            buffer = _add_promise(self._buffer(match_), match_)
-            self.buffers[buffer.name] = buffer
+        if match_ := _FUNCTION.fullmatch(text):
+            self._function(match_["text"])
+        elif match_ := _INPUT.fullmatch(text):
+            self._input(match_)
         elif match_ := _LET.fullmatch(text):
-            buffer = replace(self._buffer(match_), scope=Scope.LOCAL)
-            self.held[buffer.name] = buffer, match_["body"]
+            self._let(match_)
         elif match_ := _SCAN.fullmatch(text):
             self.scan = [match_]
         elif match_ := _COMPUTE.fullmatch(text):
@@ -207,16 +221,33 @@ class _Reader:
             raise ParseError(f"there are two tensors '{name}'")
         return Buffer(name, tuple(_integers(match_["shape"])), dtype(match_["dtype"]))
 
+    def _function(self, text: str) -> None:
+        function = OwnFunction.from_text(text)
+        self.functions[function.symbol] = function
+
+    def _input(self, match_: re.Match[str]) -> None:
+        buffer = _add_promise(self._buffer(match_), match_)
+        self.buffers[buffer.name] = buffer
+
+    def _let(self, match_: re.Match[str]) -> None:
+        buffer = replace(self._buffer(match_), scope=Scope.LOCAL)
+        self.held[buffer.name] = buffer, match_["body"]
+
+    def _parse(
+        self, text: str, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]
+    ) -> Expr:
+        return parse_expr(text, buffers, variables, self.functions)
+
     def _op(self, match_: re.Match[str]) -> ComputeOp:
         buffer = self._buffer(match_)
         axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
         variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
         held: list[Temporary] = []
         for name, (scalar, text) in self.held.items():
-            held.append(Temporary(scalar, parse_expr(text, buffers, variables)))
+            held.append(Temporary(scalar, self._parse(text, buffers, variables)))
             buffers[name] = scalar
         self.held.clear()
-        body: Expr = parse_expr(match_["body"], buffers, variables)
+        body: Expr = self._parse(match_["body"], buffers, variables)
         combiner = _combiner(match_["combiner"]) if match_["combiner"] else None
         return ComputeOp(
             buffer.name, buffer, axes, reduce_axes, combiner, body, temporaries=tuple(held)
@@ -236,9 +267,9 @@ class _Reader:
         known, variables = {**self.buffers, **names}, _variables(axes, ())
         if any(line["init"] is None for line in lines):
             raise ParseError("each tensor of a scan needs a value 'from …' in front of it")
-        inits = tuple(parse_expr(line["init"], self.buffers, variables) for line in lines)
+        inits = tuple(self._parse(line["init"], self.buffers, variables) for line in lines)
         first, *more = (
-            Output(buffer, parse_expr(line["body"], known, variables))
+            Output(buffer, self._parse(line["body"], known, variables))
             for buffer, line in zip(buffers, lines, strict=True)
         )
         scan = Scan(lines[0]["axis"], inits, lines[0]["back"] is not None)
@@ -253,7 +284,7 @@ class _Reader:
     def _also(self, match_: re.Match[str]) -> None:
         op, buffer = self.ops[-1], self._buffer(match_)
         buffers = self.buffers | {each.buffer.name: each.buffer for each in op.temporaries}
-        body = parse_expr(match_["body"], buffers, _variables(op.axes, op.reduce_axes))
+        body = self._parse(match_["body"], buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
 
@@ -270,7 +301,7 @@ class _Reader:
 
     def _at(self, axis: str, index: str) -> None:
         op = self.ops[-1]
-        place = Place(axis, parse_expr(index, self.buffers, _variables(op.axes, op.reduce_axes)))
+        place = Place(axis, self._parse(index, self.buffers, _variables(op.axes, op.reduce_axes)))
         self.ops[-1] = replace(op, places=(*op.places, place))
 
     def _combine(self, identity: str, body: str) -> None:
@@ -283,7 +314,7 @@ class _Reader:
         variables = {v.name: v for side in operands([b.dtype for b in op.buffers]) for v in side}
         combiner = Reducer(
             (*op.combiner.identities, first),
-            (*op.combiner.results, parse_expr(body, {}, variables)),
+            (*op.combiner.results, self._parse(body, {}, variables)),
         )
         self.ops[-1] = replace(op, combiner=combiner)
 

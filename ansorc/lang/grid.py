@@ -32,6 +32,7 @@ from ansorc.ir.expr import (
     MatrixLoad,
     MatrixMultiply,
     Not,
+    OwnCall,
     Ramp,
     Reduce,
     Select,
@@ -88,8 +89,8 @@ class Grid:
                 return self.evaluate(value, mask)
             case Cast(dtype, operand):
                 return convert(self.evaluate(operand, mask), self.numpy_type(dtype))
-            case Call(name, args):
-                return self._call(name, [self.evaluate(arg, mask) for arg in args])
+            case Call(_, args):
+                return self._call(expr, [self.evaluate(arg, mask) for arg in args])
             case Load():
                 return self.load(expr, mask, self.tensors[expr.buffer.name])
             case Ramp() | Broadcast() | Dot() | Reduce():
@@ -103,8 +104,11 @@ class Grid:
         """Return the type that values of `dtype` are computed in."""
         return dtype.numpy if self.floats is None or not dtype.is_float else self.floats
 
-    def _call(self, name: str, args: Sequence[Array]) -> Array:
+    def _call(self, expr: Call, args: Sequence[Array]) -> Array:
         """Return a math function; for narrow floats in double precision, rounded once."""
+        if isinstance(expr, OwnCall):
+            return convert(expr.function.evaluate(*args), self.numpy_type(expr.function.result))
+        name = expr.name
         if self.floats is not None or args[0].dtype.kind in "iu":
             return FUNCTIONS[name](*args)
         result = FUNCTIONS[name](*(arg.astype(np.float64, copy=False) for arg in args))

@@ -33,6 +33,7 @@ from ansorc.ir.expr import (
     Expr,
     Load,
     Not,
+    OwnCall,
     Select,
     dtype_of,
 )
@@ -355,7 +356,27 @@ class _Walk:
             bound = np.where(unsure > 0, np.maximum(bound, np.abs(taken - other) / SAFETY), bound)
         return value, bound
 
+    def _own_call(self, expr: OwnCall, mask: Mask) -> tuple[Array, Bound]:
+        """Return the value, and how far it moves if an operand moves by its error."""
+        pairs = [self.evaluate(arg, mask) for arg in expr.args]
+        values, function = [value for value, _ in pairs], expr.function.evaluate
+        numpy_type = self.grid.numpy_type(expr.function.result)
+        result = convert(function(*values), numpy_type)
+        total: Bound = None
+        for position, (value, bound) in enumerate(pairs):
+            if bound is None:
+                continue
+            before, behind = values[:position], values[position + 1 :]
+            share = _move_by(
+                lambda x, b=before, e=behind: convert(function(*b, x, *e), numpy_type),
+                result, value, bound,
+            )  # fmt: skip
+            total = share if total is None else total + share
+        return result, total
+
     def _call(self, expr: Call, mask: Mask) -> tuple[Array, Bound]:
+        if isinstance(expr, OwnCall):
+            return self._own_call(expr, mask)
         pairs = [self.evaluate(arg, mask) for arg in expr.args]
         function = FUNCTIONS[expr.name]
         values = [value for value, _ in pairs]

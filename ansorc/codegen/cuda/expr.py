@@ -47,6 +47,7 @@ from ansorc.ir.expr import (
     MatrixLoad,
     MatrixMultiply,
     Not,
+    OwnCall,
     Ramp,
     Reduce,
     Select,
@@ -58,6 +59,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
+from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars, substitute
 
@@ -144,6 +146,8 @@ class CudaExpressions:
                 return self._select(expr)
             case Cast(dtype, operand):
                 return self._cast(self.value(operand), dtype.element)
+            case OwnCall(_, args, function):
+                return self._own_call(function, [self.value(arg) for arg in args])
             case Call(name, args):
                 return self._call(name, [self.value(arg) for arg in args])
             case Load(buffer, indices):
@@ -323,6 +327,18 @@ class CudaExpressions:
         ends = f"{literal(least, dtype).text}, {literal(most, dtype).text}"
         text = f"saturate<{c_type(dtype)}>({value.text}, {low}, {end}, {ends})"
         return CExpr(text, dtype, ATOM, least, most, dtype == INT64)
+
+    def _own_call(self, function: OwnFunction, args: Sequence[CExpr]) -> CExpr:
+        if not function.cuda:
+            raise BuildError(
+                f"'{function.name}' has no text for GPUs; give ac.intrinsic(cuda=) an expression "
+                "of CUDA C, such as '__expf({0})'"
+            )
+        operands = [f"({c_type(arg.dtype.element)})({arg.text})" for arg in args]
+        text = function.cuda.format(*operands)
+        dtype = function.result
+        least, most = integer_range(dtype) if dtype.is_integer else (0, 0)
+        return CExpr(f"(({c_type(dtype)})({text}))", dtype, ATOM, least, most)
 
     def _call(self, name: str, args: Sequence[CExpr]) -> CExpr:
         narrow = next((arg.dtype for arg in args if is_narrow(arg.dtype)), None)

@@ -12,6 +12,7 @@ from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol
 from ansorc.codegen.llvm.math import across_lanes, arithmetic, cast, comparison, math_call, power_of
 from ansorc.codegen.llvm.memory import MemoryWriter
+from ansorc.codegen.llvm.own_function import own_call
 from ansorc.codegen.llvm.types import Value, literal, register_type
 from ansorc.codegen.llvm.vector import any_lane, splat
 from ansorc.codegen.llvm.writer import FunctionWriter
@@ -31,6 +32,7 @@ from ansorc.ir.expr import (
     Expr,
     Load,
     Not,
+    OwnCall,
     Ramp,
     Reduce,
     Select,
@@ -70,6 +72,8 @@ class ExprWriter:
                 return self._select(expr, self.value(condition))
             case Cast(dtype, operand):
                 return cast(self._writer, self.value(operand), dtype)
+            case OwnCall(_, args, function):
+                return own_call(self._writer, function, [self.value(arg) for arg in args])
             case Call(name, args):
                 return self._call(name, args)
             case Dot():

@@ -188,7 +188,7 @@ class Simplifier:
         if new is old:
             return expr
         if isinstance(expr, Call):
-            return Call(expr.name, new)
+            return replace(expr, args=new)
         wide = map(scalar.as_wide, new, old)
         return MatrixMultiply(*wide) if isinstance(expr, MatrixMultiply) else Dot(expr.terms, *wide)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 from ansorc.ir.arith.affine import Atom, Linear, integer, linear
@@ -141,9 +141,9 @@ class ExprWidener:
                 return self._select(expr)
             case Cast() | Checked():
                 return self._convert(expr)
-            case Call(name, args):
+            case Call(_, args):
                 new, is_vector = self._alike([self.wide(arg) for arg in args])
-                return Call(name, tuple(new)), is_vector
+                return replace(expr, args=tuple(new)), is_vector
             case Dot():
                 return self._dot(expr)
             case Load(buffer, indices):

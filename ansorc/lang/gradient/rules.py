@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any, cast
 
+from ansorc.errors import LanguageError
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -15,10 +17,12 @@ from ansorc.ir.expr import (
     CompareOp,
     Const,
     Expr,
+    OwnCall,
     const,
     dtype_of,
 )
 from ansorc.lang.gradient.terms import add, choose, converted, divide, negate, times, zero
+from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 
 Flow = list[tuple[Expr, Expr]]
 """Operands, each with what flows back to it."""
@@ -35,6 +39,8 @@ def flow_back(node: Expr, value: Expr, flow: Expr) -> Flow | None:
         case Binary(op, left, right):
             rule = _BINARY.get(op)
             return None if rule is None else rule(left, right, flow)
+        case OwnCall(_, args, function):
+            return None if function.gradient is None else _own_flow(args, function.gradient, flow)
         case Call(name, args):
             function = FUNCTIONS.get(name)
             if function is None:
@@ -46,6 +52,20 @@ def flow_back(node: Expr, value: Expr, flow: Expr) -> Flow | None:
             return [(operand, flow)]
         case _:
             return None
+
+
+def _own_flow(args: tuple[Expr, ...], gradient: Callable[..., Any], flow: Expr) -> Flow:
+    """Return what flows back through a function of the user's, whose derivatives are known."""
+    given: object = gradient(*map(Scalar, args))
+    shares = cast("tuple[ScalarLike, ...]", given if isinstance(given, tuple) else (given,))
+    if len(shares) != len(args):
+        raise LanguageError(
+            f"the gradient of a function of {len(args)} operands returned {len(shares)} "
+            "derivatives; return one for each"
+        )
+    slopes = [as_scalar(share, dtype_of(flow)).expr for share in shares]
+    pairs = zip(args, slopes, strict=True)
+    return [(arg, converted(times(flow, slope), dtype_of(arg))) for arg, slope in pairs]
 
 
 def _product(left: Expr, right: Expr, flow: Expr) -> Flow:

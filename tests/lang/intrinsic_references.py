@@ -1,0 +1,23 @@
+"""References of the functions that the tests of intrinsics define."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def soft_sign(x: Array, y: Array) -> Array:
+    """Return x / (1 + |x|) + y."""
+    return x / (1.0 + np.abs(x)) + y
+
+
+def double_of(n: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return 2 n."""
+    return n * 2
+
+
+def fails(x: Array) -> Array:
+    """Raise an error."""
+    raise ValueError("no such number")
