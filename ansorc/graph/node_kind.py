@@ -29,7 +29,7 @@ class NodeKind(Enum):
 
 def dag_kind(dag: ComputeDAG) -> NodeKind:
     """Return the kind of a computation."""
-    if any(op.reduce_axes for op in dag.ops):
+    if any(op.reduce_axes or op.scan is not None for op in dag.ops):
         return NodeKind.REDUCTION
     if all(_is_elementwise(op) for op in dag.ops):
         return NodeKind.ELEMENTWISE
@@ -52,7 +52,7 @@ def is_affine(dag: ComputeDAG) -> bool:
 def is_permutation(dag: ComputeDAG) -> bool:
     """Return whether the result is the only input with its dimensions in another order."""
     (op, *more) = dag.ops
-    if more or op.reduce_axes or not isinstance(op.body, Load):
+    if more or op.reduce_axes or op.scan is not None or not isinstance(op.body, Load):
         return False
     return sorted(map(str, op.body.indices)) == sorted(str(Var(axis.name)) for axis in op.axes)
 

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from ansorc.ir.arith.identity import identity
-from ansorc.ir.expr import BinaryOp
 from ansorc.lang import reduction
 from ansorc.lang.define import compute, compute_tuple
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.reduce import Dims, reduce_over, without
+from ansorc.lang.operators.scan import cummax, cummin, cumprod, cumsum
 from ansorc.lang.operators.shapes import axis_number, axis_numbers
-from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
-from ansorc.lang.scalar import all_of, const, exp, if_then_else, log, maximum, minimum
-from ansorc.lang.scalar_type import Scalar, as_scalar
+from ansorc.lang.reduction import TupleReduction, reduce_axis
+from ansorc.lang.scalar import all_of, const, exp, if_then_else, log
+from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
-
-_ROW = 64
-"""Elements of a row of cumulative sums that are each summed from the first on."""
-_BLOCK = 16
-"""Elements that are, of longer rows: those of a block, and the blocks before by their sums."""
 
 
 def any_true(data: Tensor, axis: Dims = None, *, keepdims: bool = False) -> Tensor:
@@ -93,122 +85,32 @@ def _last_place(
 def cumulative_sum(
     data: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = False
 ) -> Tensor:
-    """Return the sums of `data` along `axis` up to each element, that left out if `exclusive`.
-
-    With `reverse` from each element to the end. Long rows are summed in blocks, and what is before
-    each block in the same way: about 17 additions an element.
-    """
-    scan = _Accumulation(reduction.sum, operator.add, const(0, data.dtype))
-    return _cumulative(data, axis, scan, exclusive, reverse)
+    """Return the sums of `data` along `axis` up to each element, in its dtype; see `cumsum`."""
+    return _narrow(data, cumsum(data, axis, exclusive=exclusive, reverse=reverse))
 
 
 def cumulative_product(
     data: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = False
 ) -> Tensor:
     """Return the products of `data` along `axis` up to each element; see `cumulative_sum`."""
-    scan = _Accumulation(reduction.prod, operator.mul, const(1, data.dtype))
-    return _cumulative(data, axis, scan, exclusive, reverse)
+    return _narrow(data, cumprod(data, axis, exclusive=exclusive, reverse=reverse))
 
 
 def cumulative_max(data: Tensor, axis: int) -> Tensor:
     """Return the largest elements of `data` along `axis` up to each one."""
-    scan = _Accumulation(reduction.max, maximum, as_scalar(identity(BinaryOp.MAX, data.dtype)))
-    return _cumulative(data, axis, scan, False, False)
+    return cummax(data, axis)
 
 
 def cumulative_min(data: Tensor, axis: int) -> Tensor:
     """Return the smallest elements of `data` along `axis` up to each one."""
-    scan = _Accumulation(reduction.min, minimum, as_scalar(identity(BinaryOp.MIN, data.dtype)))
-    return _cumulative(data, axis, scan, False, False)
+    return cummin(data, axis)
 
 
-@dataclass(frozen=True)
-class _Accumulation:
-    """An accumulation: how many elements are combined, how two are, and the neutral element."""
-
-    combine: Callable[..., Reduction]
-    join: Callable[[Scalar, Scalar], Scalar]
-    neutral: Scalar
-
-
-def _cumulative(data: Tensor, axis: int, scan: _Accumulation, *flags: bool) -> Tensor:
-    dimension = axis_number("cumulative", data, axis)
-    exclusive, reverse = flags
-    row = _Row(data, dimension, is_reversed=reverse)
-    if row.extent > _ROW:
-        return _cumulative_by_blocks(row, scan, is_exclusive=exclusive)
-    k = reduce_axis(row.extent, "k")
-
-    def body(*i: Scalar) -> Reduction:
-        position = row.number(i[dimension])
-        is_in = k < position if exclusive else k <= position
-        term = row.element((*i[:dimension], *i[dimension + 1 :]), k)
-        return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
-
-    return compute(data.shape, body, AutoName("cumulative"))
-
-
-@dataclass(frozen=True)
-class _Row:
-    """The elements of a tensor along a dimension, numbered from the end where sums begin."""
-
-    data: Tensor
-    place: int
-    is_reversed: bool
-
-    @property
-    def extent(self) -> int:
-        """How many there are."""
-        return self.data.shape[self.place]
-
-    def number(self, index: Scalar) -> Scalar:
-        """The number of the element at `index`, and the index of that number."""
-        return self.extent - 1 - index if self.is_reversed else index
-
-    def element(self, others: Sequence[Scalar], number: Scalar) -> Scalar:
-        """An element, `others` being the indices without that of the row."""
-        dimension = self.place
-        return self.data[(*others[:dimension], self.number(number), *others[dimension:])]
-
-    def padding_element(self, others: Sequence[Scalar], number: Scalar, neutral: Scalar) -> Scalar:
-        """An element, `neutral` beyond the end of the last block."""
-        if self.extent % _BLOCK == 0:
-            return self.element(others, number)
-        inside = self.element(others, minimum(number, self.extent - 1))
-        return if_then_else(number < self.extent, inside, neutral)
-
-
-def _cumulative_by_blocks(row: _Row, scan: _Accumulation, *, is_exclusive: bool) -> Tensor:
-    """Sums within each block, after those of all blocks before."""
-    name, shape, dimension = AutoName("cumulative"), row.data.shape, row.place
-    outer, blocks, inner = shape[:dimension], -(-row.extent // _BLOCK), shape[dimension + 1 :]
-    k, t = reduce_axis(_BLOCK, "k"), reduce_axis(_BLOCK, "t")
-
-    def total(*i: Scalar) -> Reduction:
-        others = (*i[:dimension], *i[dimension + 1 :])
-        return scan.combine(
-            row.padding_element(others, i[dimension] * _BLOCK + t, scan.neutral), axis=t
-        )
-
-    def within(*i: Scalar) -> Reduction:
-        is_in = k < i[dimension + 1] if is_exclusive else k <= i[dimension + 1]
-        term = row.padding_element(
-            (*i[:dimension], *i[dimension + 2 :]), i[dimension] * _BLOCK + k, scan.neutral
-        )
-        return scan.combine(if_then_else(is_in, term, scan.neutral), axis=k)
-
-    totals = compute((*outer, blocks, *inner), total, stage_name(name, "totals"))
-    before = _cumulative(totals, dimension, scan, True, False)
-    sums = compute((*outer, blocks, _BLOCK, *inner), within, stage_name(name, "within"))
-
-    def result(*i: Scalar) -> Scalar:
-        number = row.number(i[dimension])
-        block = number // _BLOCK
-        mine = sums[(*i[:dimension], block, number % _BLOCK, *i[dimension + 1 :])]
-        earlier = before[(*i[:dimension], block, *i[dimension + 1 :])]
-        return scan.join(earlier, mine)
-
-    return compute(shape, result, name)
+def _narrow(data: Tensor, made: Tensor) -> Tensor:
+    """Return `made` in the dtype of `data`."""
+    if made.dtype == data.dtype:
+        return made
+    return compute(made.shape, lambda *i: made[i].astype(data.dtype), AutoName("cumulative"))
 
 
 def determinant(data: Tensor) -> Tensor:

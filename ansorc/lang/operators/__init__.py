@@ -99,6 +99,7 @@ from ansorc.lang.operators.resize import (
     resize2d_bilinear,
     resize2d_nearest,
 )
+from ansorc.lang.operators.scan import cummax, cummin, cumprod, cumsum
 from ansorc.lang.operators.sorting import argsort, sort, top_k
 from ansorc.lang.operators.transposed_convolution import (
     conv1d_transpose,
@@ -147,6 +148,10 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "cross_entropy",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "dense",
     "dense_packed",
     "depthwise_conv2d",

@@ -13,7 +13,14 @@ from functools import cached_property
 from ansorc.schedule.extent import Hole, HoleProduct, TileLength
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
-from ansorc.schedule.steps import CacheRead, CacheWrite, ComputeInline, RFactor, Split
+from ansorc.schedule.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeInline,
+    Redefine,
+    RFactor,
+    Split,
+)
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.sketch.sketch import Sketch
 
@@ -109,6 +116,8 @@ class _Needs:
         """Return whether `step`, which makes the stage `made`, is needed; note what it needs."""
         if isinstance(step, ComputeInline):
             return step.stage in self.inlined
+        if isinstance(step, Redefine):
+            return self._take_stages_of(step.stage)
         if not made:
             return step.stage in self.stages
         if isinstance(step, CacheRead):
@@ -118,6 +127,12 @@ class _Needs:
             self.present |= _earlier_names(step, made)
             return True
         return False
+
+    def _take_stages_of(self, stage: str) -> bool:
+        """Return whether another definition of `stage` makes a stage that is needed."""
+        made = {name for name in self.stages if name == stage or name.startswith(f"{stage}.")}
+        self.stages = (self.stages - made) | ({stage} if made else set())
+        return bool(made)
 
     def _take_copy(self, step: CacheRead, made: str) -> bool:
         is_needed = made in self.stages | self.present or self.stages & {*step.readers}

@@ -31,6 +31,7 @@ from ansorc.search.sketch.predicates import is_tiled_first
 from ansorc.search.sketch.private_copies import KeepRanges
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
 from ansorc.search.sketch.rules import Skip
+from ansorc.search.sketch.scan_blocks import ScanInBlocks
 from ansorc.search.sketch.sketch import Choice, Sketch, UnrollLimit
 
 UNROLL_LIMITS = (0, 16, 64, 512, 1024)
@@ -40,6 +41,8 @@ PARTS = (16, 64, 512)
 """Parts of a long reduction that blocks make."""
 MAX_RESULTS = 1024
 """Results up to which a stage with data reuse may be left to threads that reduce together."""
+MANY_ROWS = 4096
+"""Rows of a scan from which on a thread computes each from end to end, and not in blocks."""
 MAX_INLINED_NODES = 400
 """A stage with more expressions than these is not inlined."""
 
@@ -54,8 +57,8 @@ CPU_OPTIONS = (
 def require_gpu_options(options: SearchOptions) -> None:
     """Raise OptionError for options that the programs of a GPU do not have.
 
-    Nothing is laid out or defined otherwise on a GPU: `rewrite_layout` and `redefine` hold for
-    both of their values.
+    Nothing is laid out otherwise on a GPU, and scans alone are defined otherwise:
+    `rewrite_layout` and `redefine` hold for both of their values.
     """
     changed = [name for name in CPU_OPTIONS if getattr(options, name) != getattr(DEFAULTS, name)]
     if changed:
@@ -69,8 +72,8 @@ def require_gpu_options(options: SearchOptions) -> None:
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
     return (
-        InlineOnGpu(), KeepRanges(), AtomicUpdates(), LeaveToThreads(), SplitK(),
-        TilingForMatrixUnits(), TilingForThreads(), Skip(),
+        InlineOnGpu(), KeepRanges(), ScanInBlocks(MANY_ROWS, is_placed=False), AtomicUpdates(),
+        LeaveToThreads(), SplitK(), TilingForMatrixUnits(), TilingForThreads(), Skip(),
     )  # fmt: skip
 
 

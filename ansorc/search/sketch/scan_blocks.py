@@ -34,6 +34,11 @@ class ScanInBlocks:
     The scan's only consumer, if it is element-wise, computes its results from the blocks itself.
     """
 
+    many_rows: int | None = None
+    """Rows that keep the machine busy without blocks; None: USUAL_ROWS for each core."""
+    is_placed: bool = True
+    """Whether blocks are computed in the loops of the result; else each stage has its own."""
+
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is a scan of few rows that has blocks."""
         scan = partial.stage(stage)
@@ -41,7 +46,8 @@ class ScanInBlocks:
         is_free = scan.op.scan is not None and scan.is_untouched and not is_made
         if not is_free or not _is_along_rows(scan.op):
             return Verdict.SKIP
-        is_few = _rows(scan.op) < USUAL_ROWS * partial.target.cores
+        many = self.many_rows or USUAL_ROWS * partial.target.cores
+        is_few = _rows(scan.op) < many
         has_blocks = is_few and DEFINITIONS[DEFINITION](scan.op) is not None
         return Verdict.APPLY if has_blocks else Verdict.SKIP
 
@@ -50,6 +56,9 @@ class ScanInBlocks:
         consumer = fusible_consumer(partial, stage)
         made = partial.then(Redefine(stage, DEFINITION))
         new = [each.name for each in made.state.beyond(partial.state)]
+        if not self.is_placed:
+            yield made.with_trace(f"{DEFINITION} {stage}")
+            return
         name = stage
         if consumer is not None:
             made, name = made.then(ComputeInline(stage)), consumer.name

@@ -94,6 +94,13 @@ def test_one_long_row_is_in_blocks_and_many_rows_are_not() -> None:
     assert not is_in_blocks(256, 2048)
 
 
+def test_the_untuned_program_of_a_gpu_is_in_blocks() -> None:
+    dag = long_row(lambda s, x: s + x, extent=5000)
+    program = default_program(Task(dag, GPU, "scan"))
+    assert any(isinstance(step, Redefine) for step in program.steps)
+    assert complaint_of(lower(replay(dag, program.steps)), Experiment.of(dag)) == ""
+
+
 def test_a_tuned_scan(tmp_path: Path) -> None:
     dag = DAGS["sum"]
     result = ac.tune(Task(dag, name="scan"), trials=4, records=tmp_path / "scan.db")
