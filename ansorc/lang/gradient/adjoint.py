@@ -17,6 +17,7 @@ from ansorc.lang.gradient.cases import Contribution
 from ansorc.lang.gradient.differentiate import Differentiation, Flow
 from ansorc.lang.gradient.gather import Share, gather
 from ansorc.lang.gradient.reductions import flow_to_terms
+from ansorc.lang.gradient.scans import as_steps, flow_to_states
 from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import add, zero
 from ansorc.lang.literal import short_text
@@ -153,11 +154,6 @@ class _Reverse:
         adjoints = [self._adjoint(output) for output in outputs]
         if all(adjoint is None for adjoint in adjoints):
             return
-        if op.scan is not None:
-            raise LanguageError(
-                f"ac.gradient: '{op.name}' is a scan, which has no derivative here; mark it by "
-                "ac.stop_gradient, or write sums over its steps"
-            )
         if op.ragged_axis is not None:
             raise LanguageError(
                 f"ac.gradient: '{op.name}' reduces over ranges that are data, which has no "
@@ -169,6 +165,10 @@ class _Reverse:
         place = {place.axis: place.index for place in named.places}
         here = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
         flows = [self._element(adjoint, here) for adjoint in adjoints]
+        if named.scan is not None:
+            adjoints = flow_to_states(named, flows, outputs, self._stages)
+            flows = [self._element(adjoint, here) for adjoint in adjoints]
+            named = as_steps(named, outputs, self._stages)
         given = [adjoint for adjoint in adjoints if isinstance(adjoint, Tensor)]
         flow = given[0] if len(given) == 1 and not op.more and not op.places else None
         found: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
@@ -178,7 +178,8 @@ class _Reverse:
 
         differentiation = self._differentiation(op)
         for part in flow_to_terms(named, flows, read, self._stages):
-            known = {} if op.reduce_axes or len(op.buffers) > 1 else {part.body: read(0)}
+            is_alone = not op.reduce_axes and not op.more and op.scan is None
+            known = {part.body: read(0)} if is_alone else {}
             for share in differentiation.run(part.body, part.flow, part.guards, known):
                 key = share.load, share.guards
                 found[key] = add(found[key], share.value) if key in found else share.value

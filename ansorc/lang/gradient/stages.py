@@ -51,7 +51,7 @@ class Stages:
     def _add(self, tensor: Tensor, buffer: OwnedBuffer) -> None:
         self._buffers[key_of(tensor), tensor.is_fixed] = self._by_name[buffer.name] = buffer
 
-    def _owned(self, expr: Expr) -> Expr:
+    def owned(self, expr: Expr) -> Expr:
         """Return `expr` with loads of the tensors of this gradient.
 
         Simplified indices come from a cache, in which those of another gradient may be equal.
@@ -79,7 +79,7 @@ class Stages:
         if key not in self._pads:
             name = self.name(self.buffer(tensor).name, "pad")
             axes = None if tensor.definition is None else [a.name for a in tensor.definition.axes]
-            self._pads[key] = self._new(pad(tensor, before, after, 0.0, name, axes))
+            self._pads[key] = self.keep(pad(tensor, before, after, 0.0, name, axes))
         return self._pads[key]
 
     def compute(self, tensor: Tensor, value: Expr, suffix: str) -> Tensor:
@@ -100,7 +100,7 @@ class Stages:
         tensor, suffix = named
         over = [reduce_axis(extent, name.rstrip("?")) for name, extent in terms.items()]
         values = {name: axis.expr for name, axis in zip(terms, over, strict=True)}
-        owned = self._owned(value)
+        owned = self.owned(value)
 
         def body(*indices: Scalar) -> Element:
             here = {name: index.expr for name, index in zip(axes, indices, strict=True)}
@@ -108,7 +108,7 @@ class Stages:
             return sum(Scalar(element), axis=over) if over else Scalar(element)
 
         name = self.name(self.buffer(tensor).name, suffix)
-        return self._new(compute(tuple(axes.values()), body, name, axes=list(axes)))
+        return self.keep(compute(tuple(axes.values()), body, name, axes=list(axes)))
 
     def scatter(
         self,
@@ -129,7 +129,7 @@ class Stages:
         name = self.name(self.buffer(tensor).name, suffix)
 
         def plain(expr: Expr) -> Expr:
-            return without_reduce_axes(name, substitute(self._owned(expr), values), numbered)
+            return without_reduce_axes(name, substitute(self.owned(expr), values), numbered)
 
         body = plain(value)
         buffer = Buffer(str(name), tuple(axes.values()), dtype_of(body))
@@ -138,9 +138,9 @@ class Stages:
             body, places=tuple(Place(axis, plain(index)) for axis, index in terms[1].items()),
         )  # fmt: skip
         check_op(op)
-        return self._new(Tensor(buffer, op, has_auto_name=True))
+        return self.keep(Tensor(buffer, op, has_auto_name=True))
 
-    def _new(self, tensor: Tensor) -> Tensor:
+    def keep(self, tensor: Tensor) -> Tensor:
         """Keep the name of a new tensor, and the tensor: keys are identities."""
         self._add(tensor, tensor.buffer_called(tensor.name))
         self._kept.append(tensor)
