@@ -45,6 +45,7 @@ _MODULES = {
     "gpu_samples": "bench.gpu.samples",
     "networks": "bench.networks.compare",
     "operators": "bench.operators.command",
+    "pipelines": "bench.pipelines.command",
     "pretrained": "bench.networks.pretrained",
     "torch_compile": "bench.networks.torch_networks",
 }

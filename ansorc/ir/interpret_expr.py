@@ -257,7 +257,8 @@ class ExprCompiler:
             function = self.constant(f"{name}_{dtype}", math_function(name, dtype))
         low, high = integer_range(dtype) if dtype.is_integer else (0, 0)
         if name in BIT_FUNCTIONS:
-            low, high = 0, dtype.bits
+            text = f"{function}({', '.join(self.expr(arg).text for arg in args)})"
+            return _wrap(PyExpr(text, 0, dtype.bits * len(args)), dtype)
         return PyExpr(f"{function}({', '.join(self.expr(arg).text for arg in args)})", low, high)
 
     def _reduce(self, op: BinaryOp, operand: Expr) -> PyExpr:

@@ -130,8 +130,8 @@ def _power_of_integers(dtype: DType, base: int, exponent: int) -> int:
     return (pow(base, exponent, count) - low) % count + low
 
 
-def _popcount(bits: int, value: int) -> int:
-    return (int(value) % (1 << bits)).bit_count()
+def _popcount(bits: int, *values: int) -> int:
+    return sum((int(value) % (1 << bits)).bit_count() for value in values)
 
 
 def _clz(bits: int, value: int) -> int:
@@ -146,9 +146,10 @@ def _ctz(bits: int, value: int) -> int:
 _BIT_FUNCTIONS = {"popcount": _popcount, "clz": _clz, "ctz": _ctz}
 
 
-def _count_ones(values: Any) -> Any:
+def _count_ones(*operands: Any) -> Any:
     """Return how many bits are 1, on arrays and scalars of integers, in their dtype."""
-    return _count(_unsigned(values)).astype(np.result_type(values))
+    total = sum(_count(_unsigned(values)) for values in operands)
+    return np.asarray(total).astype(np.result_type(*operands))
 
 
 def _count_leading_zeros(values: Any) -> Any:

@@ -88,6 +88,9 @@ BIT_FUNCTIONS = {"popcount": 1, "clz": 1, "ctz": 1}
 """The functions of the bits of an integer, and their number of operands: how many are 1, and how
 many zeros are before the first 1 and behind the last; both are the number of bits for 0."""
 
+MOST_COUNTED = 16
+"""The most operands that `popcount` has in a loop program: it is the sum of their popcounts."""
+
 OF_FLOATS = {BinaryOp.FLOORDIV: "floor_divide", BinaryOp.MOD: "mod"}
 """The math functions for `//` and `%` of floats."""
 
@@ -95,6 +98,13 @@ SHORT_FUNCTIONS = frozenset(
     ("sqrt", "rsqrt", "abs", "floor", "ceil", "round", "trunc", "copysign", "fma")
 )
 """Functions of one or two instructions on a CPU; others are chains of dozens of instructions."""
+
+
+def has_operands(name: str, count: int) -> bool:
+    """Return whether there is a function `name` of `count` operands in loop programs."""
+    if name == "popcount":
+        return 1 <= count <= MOST_COUNTED
+    return {**MATH_FUNCTIONS, **BIT_FUNCTIONS}.get(name) == count
 
 
 def misuse(op: BinaryOp, element: DType) -> str:

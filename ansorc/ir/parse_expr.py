@@ -33,7 +33,13 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.lexer import Token, TokenKind, Tokens
-from ansorc.ir.operator import BIT_FUNCTIONS, DOT_FUNCTIONS, MATH_FUNCTIONS, REDUCTIONS
+from ansorc.ir.operator import (
+    BIT_FUNCTIONS,
+    DOT_FUNCTIONS,
+    MATH_FUNCTIONS,
+    REDUCTIONS,
+    has_operands,
+)
 from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.printer import ATOM_LEVEL, COMPARE_LEVEL, LEVELS, NOT_LEVEL
 
@@ -229,7 +235,8 @@ class ExprParser:
             raise self._tokens.error(
                 f"there is no function '{name.text}'; there is {', '.join(_FUNCTIONS)}", name
             )
-        if len(args) != count:
+        is_right = has_operands(name.text, len(args)) or len(args) == count
+        if not is_right:
             raise self._tokens.error(f"{name.text} takes {count} operands, not {len(args)}", name)
         match name.text:
             case "matrix_load" | "matrix_load_transposed" as text:

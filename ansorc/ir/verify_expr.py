@@ -34,7 +34,7 @@ from ansorc.ir.expr import (
 from ansorc.ir.fault import MOST_ARGUMENTS
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.matrix_units import check_matrix_load, check_matrix_multiply, check_transpose
-from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE, MATH_FUNCTIONS, OF_INTEGERS, REDUCTIONS
+from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE, OF_INTEGERS, REDUCTIONS, has_operands
 from ansorc.ir.printer import buffer_text, expr_text
 from ansorc.ir.verify_dot import check_dot
 
@@ -153,7 +153,7 @@ class ExprRules:
         name, args = expr.name, expr.args
         if isinstance(expr, OwnCall):
             return self._own_call(expr)
-        if {**MATH_FUNCTIONS, **BIT_FUNCTIONS}.get(name) != len(args):
+        if not has_operands(name, len(args)):
             raise _illegal(expr, f"there is no math function '{name}' of {len(args)} operands")
         dtype = self._common(expr, args)
         if name in BIT_FUNCTIONS:

@@ -53,14 +53,15 @@ def is_short_inlined(reader: ComputeOp, source: ComputeOp) -> bool:
     is_plain = not reader.reduce_axes and reader.scan is None
     most, before = MOST_WRITTEN_OUT * (2 if is_plain else 1), max(sizes_of(reader))
     most += before if before > most else 0  # such a definition was made by a rule
+    names = {buffer.name for buffer in source.buffers}
+    reads = {(load.buffer.name, load.indices) for load in reader.loads if load.buffer.name in names}
+    repeated = (len(reads) - 1) * sum(sizes_of(source))
+    if repeated > max(most, _SHORT):
+        return False  # a stencil of another one: it takes long to see that it is too long
     made = inline_op(reader, source)
     if made is None or max(sizes_of(made)) > most:
         return False
-    if not made.temporaries:
-        return True
-    names = {buffer.name for buffer in source.buffers}
-    reads = {(load.buffer.name, load.indices) for load in reader.loads if load.buffer.name in names}
-    return (len(reads) - 1) * sum(sizes_of(source)) <= _SHORT
+    return not made.temporaries or repeated <= _SHORT
 
 
 def node_count(expr: Expr) -> int:

@@ -173,7 +173,8 @@ class Walker:
 
     def call(self, expr: Call | Dot, lane: int) -> Any:
         if isinstance(expr, Call) and expr.name in BIT_FUNCTIONS:
-            return count_bits(expr.name, self.value(expr.args[0], lane))
+            counts = [count_bits(expr.name, self.value(arg, lane)) for arg in expr.args]
+            return np.add.reduce(counts, dtype=counts[0].dtype)
         if isinstance(expr, Call):
             function = math_function(expr.name, dtype_of(expr).element)
             return function(*(self.value(arg, lane) for arg in expr.args))

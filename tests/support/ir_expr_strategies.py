@@ -208,7 +208,8 @@ class Exprs(Draws):
         """Draw an operation on bits; counts of shifts are any numbers."""
         if self.chance(3):
             name = self.one_of(tuple(BIT_FUNCTIONS))
-            return Call(name, (self.value(dtype, place, depth),))
+            count = self.number(1, 4) if name == "popcount" else 1
+            return Call(name, tuple(self.value(dtype, place, depth) for _ in range(count)))
         op = self.one_of(BITWISE)
         if op in SHIFTS and self.chance(2):
             count = const(self.number(0, dtype.bits), dtype)

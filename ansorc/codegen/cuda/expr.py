@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import isfinite
 from typing import assert_never
 
@@ -345,7 +346,8 @@ class CudaExpressions:
         if narrow is not None:
             return self._narrow(self._call(name, [self._single(arg) for arg in args]), narrow)
         if name in BIT_FUNCTIONS:
-            return bit_function(name, args[0], self.parts)
+            counts = [bit_function(name, arg, self.parts) for arg in args]
+            return reduce(lambda a, b: arithmetic(BinaryOp.ADD, a, b, self.parts), counts)
         dtype = args[0].dtype
         operands = ", ".join(arg.text for arg in args)
         if dtype.is_integer:

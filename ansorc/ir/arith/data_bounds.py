@@ -69,8 +69,8 @@ def _bounds(expr: Expr, ranges: Ranges) -> Interval | None:
                 return _of_bits(op, left, right, ranges)
             interval = _of_binary(op, data_bounds(left, ranges), data_bounds(right, ranges))
             return interval if exact is None else exact
-        case Call(name) if name in BIT_FUNCTIONS:
-            return 0, dtype_of(expr).bits
+        case Call(name, args) if name in BIT_FUNCTIONS:
+            return 0, dtype_of(expr).bits * len(args)
         case _:
             return integer_range(dtype_of(expr).element)
 

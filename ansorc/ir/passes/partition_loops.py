@@ -167,6 +167,8 @@ class _Partition:
         self._names += 1
         stand_in = Var(f"share{self._names}")
         generic = _on_share(stmt, cuts.share, stand_in)
+        if generic is stmt:
+            return None  # all copies would be the same
         copies = [_copy(generic, stand_in, span, ranges) for span in cuts.ranges()]
         return (stand_in, copies) if self._fits(stmt, copies) else None
 
@@ -228,26 +230,43 @@ def _chain(cuts: Cuts, parts: Sequence[Stmt]) -> Stmt:
 
 
 def _on_share(stmt: Stmt, share: Linear[Atom], stand_in: Var) -> Stmt:
-    """Return `stmt` with `stand_in` for `share`; a sum of several terms only in its tests."""
+    """Return `stmt` with `stand_in` for `share`.
+
+    A sum of several terms is replaced only where it decides: in tests, and where an index is cut
+    off.
+    """
     wanted = share.to_expr()
-    first = next(iter(share.terms))
 
     def rule(old: Node) -> Node | None:
         if old == wanted:
             return stand_in
-        if len(share.terms) == 1 or not isinstance(old, Compare):
+        if len(share.terms) == 1:
             return None
-        total = difference(old.left, old.right)
-        factor, rest = divmod(total.terms.get(first, 0), share.terms[first]) if total else (0, 0)
-        if total is None or factor == 0 or rest:
-            return None
-        total.add_scaled(share, -factor)
-        if not total.terms.keys().isdisjoint(share.terms):
-            return None
-        total.add(stand_in.name, factor)
-        return Compare(old.op, total.to_expr(), integer(0))
+        if isinstance(old, Compare):
+            total = _difference_on(old, share, stand_in)
+            return total and Compare(old.op, total.to_expr(), integer(0))
+        if isinstance(old, Binary) and old.op in (BinaryOp.MIN, BinaryOp.MAX):
+            total = _difference_on(old, share, stand_in)
+            return total and Binary(old.op, old.right + total.to_expr(), old.right)
+        return None
 
     return rewrite(stmt, rule)
+
+
+def _difference_on(
+    old: Compare | Binary, share: Linear[Atom], stand_in: Var
+) -> Linear[Atom] | None:
+    """Return left - right of `old` with `stand_in` for `share`; None if that is not possible."""
+    total = difference(old.left, old.right)
+    first = next(iter(share.terms))
+    factor, rest = divmod(total.terms.get(first, 0), share.terms[first]) if total else (0, 0)
+    if total is None or factor == 0 or rest:
+        return None
+    total.add_scaled(share, -factor)
+    if not total.terms.keys().isdisjoint(share.terms):
+        return None
+    total.add(stand_in.name, factor)
+    return total
 
 
 def _part(loop: For, span: Interval, ranges: Ranges) -> Stmt:

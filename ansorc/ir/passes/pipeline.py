@@ -14,6 +14,7 @@ from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.if_to_select import if_to_select
 from ansorc.ir.passes.insert_checks import insert_checks
+from ansorc.ir.passes.join_popcounts import join_popcounts
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pass_fault import pass_fault
@@ -71,6 +72,7 @@ CPU_PASSES: Passes = (
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("if_to_select", lambda f, _: if_to_select(f)),
+    ("join_popcounts", lambda f, _: join_popcounts(f)),
     ("reuse_output_as_scratch", lambda f, t: reuse_output_as_scratch(
         f, t.cache_bytes[0] // 2, max(t.cache_bytes) // CACHED_SHARE)),
     ("vectorize_reductions", lambda f, t: vectorize_reductions(

@@ -11,6 +11,7 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.expr import Load, Select
 from ansorc.lang.access import reads_of, simple_access
 from ansorc.schedule.bounds import region
+from ansorc.schedule.inlining import sizes_of
 from ansorc.schedule.stage import At, AxisKind, Loop, Making, Root, Stage
 from ansorc.schedule.state import State, Step
 from ansorc.schedule.steps import ComputeAt, ComputeInline
@@ -31,6 +32,8 @@ LoopRef = tuple[str, str]
 
 MAX_LOOPS = 4
 """Loops tried for one stage, the innermost ones."""
+MOST_INLINED = 4096
+"""Nodes that the readers of a stage may repeat: a stencil in another one has more."""
 MAX_DEPTH = 8
 """Stages inside each other's loops, at most."""
 
@@ -104,7 +107,7 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
     """
     outermost_first: list[LoopRef | str] = [*_loops_around(partial, stage)]
     loops = outermost_first[::-1][:MAX_LOOPS]
-    inline: list[LoopRef | str] = ["inline"] if _may_be_inlined(stage) else []
+    inline: list[LoopRef | str] = ["inline"] if _may_be_inlined(partial, stage) else []
     tiled = {tile.stage for tile in partial.register_tiles}
     if any(reader.name in tiled for reader in partial.state.readers(stage.name)):
         return ["root", *loops, *inline]
@@ -119,8 +122,12 @@ def _places(partial: PartialSketch, stage: Stage) -> list[LoopRef | str]:
     return [*loops, "root", *inline]
 
 
-def _may_be_inlined(stage: Stage) -> bool:
-    return stage.op.combiner is None and stage.op.scan is None
+def _may_be_inlined(partial: PartialSketch, stage: Stage) -> bool:
+    """Return whether a stage has plain elements, and its readers would not repeat too much."""
+    if stage.op.combiner is not None or stage.op.scan is not None:
+        return False
+    reads = sum(len(set(reads_of(r.op, stage.op))) for r in partial.state.readers(stage.name))
+    return reads <= 1 or reads * sum(sizes_of(stage.op)) <= MOST_INLINED
 
 
 def _is_moved_once(partial: PartialSketch, stage: Stage) -> bool:

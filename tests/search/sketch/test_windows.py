@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
+from operator import add
 
 import numpy as np
 import pytest
@@ -11,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ansorc.lang as ac
+from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
-from ansorc.schedule import replay
+from ansorc.schedule import inlining, replay
 from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, Root
 from ansorc.schedule.state import State
+from ansorc.schedule.steps import location
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.default import default_steps
@@ -101,6 +105,29 @@ def test_work_grows_with_the_number_of_stages_only() -> None:
         assert all(share <= 1 for share in per_tile)
         loads = max(len(stage.op.loads) for stage in state.stages)
         assert loads <= 4 * 4 + 4, "inlining repeats the loads of one stage at most"
+
+
+def test_no_long_stencil_is_written_out_in_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing out 25 stencils of 25 terms takes seconds, and such a program is never good."""
+    data = ac.placeholder((64, 64), name="A", dtype="int32")
+    last = data
+    for number in range(3):
+        last = ac.compute(
+            tuple(extent - 4 for extent in last.shape),
+            lambda i, j, p=last: reduce(add, [p[i + a, j + b] * (a + b + 1)
+                                              for a in range(5) for b in range(5)]),
+            name=f"S{number}",
+        )  # fmt: skip
+    expanded = list[str]()
+
+    def expand(reader: ComputeOp, source: ComputeOp) -> ComputeOp | None:
+        expanded.append(f"{source.name} in {reader.name}")
+        return None
+
+    monkeypatch.setattr(inlining, "inline_op", expand)
+    monkeypatch.setattr(location, "inline_op", expand)
+    assert whole_sketches(ComputeDAG([data, last]))
+    assert not expanded
 
 
 def test_a_short_source_of_a_window_is_inlined() -> None:
