@@ -256,7 +256,7 @@ def _on_share(stmt: Stmt, share: Linear[Atom], stand_in: Var) -> Stmt:
 def _difference_on(
     old: Compare | Binary, share: Linear[Atom], stand_in: Var
 ) -> Linear[Atom] | None:
-    """Return left - right of `old` with `stand_in` for `share`; None if it has no multiple of it."""
+    """Return left - right of `old` with `stand_in` for `share`; None if that is not possible."""
     total = difference(old.left, old.right)
     first = next(iter(share.terms))
     factor, rest = divmod(total.terms.get(first, 0), share.terms[first]) if total else (0, 0)
