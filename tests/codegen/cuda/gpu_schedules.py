@@ -69,9 +69,11 @@ def _in_blocks(dag: ComputeDAG, threads: int) -> Schedule:
     """The results in blocks of `threads`; what they read in shared memory, where that can be."""
     state = schedule(dag)
     result = state.stages[-1].name
-    axes = [axis.name for axis in state.stage(result).op.axes]
+    op = state.stage(result).op
+    axes = [axis.name for axis in op.axes if axis.name != op.scan_axis]
     if not axes:
         return state
+    state = state.reorder(result, [*axes, op.scan_axis]) if op.scan is not None else state
     state = state.fuse(result, axes) if len(axes) > 1 else state
     state = state.split(result, "@".join(axes), [threads])
     block, thread = (iterator.name for iterator in state.stage(result).iterators[:2])

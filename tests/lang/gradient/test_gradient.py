@@ -222,6 +222,16 @@ def test_a_tensor_is_read_with_and_without_its_derivative() -> None:
     assert np.allclose(_evaluate([gradient], [x], *arrays)[0], 2 * arrays[0] ** 3)
 
 
+def test_what_flows_back_to_a_product_is_stored() -> None:
+    """Its two products would compute it anew for each of their terms."""
+    a, b = ac.placeholder((8, 8), "a"), ac.placeholder((8, 8), "b")
+    y = ac.ops.relu(ac.ops.matmul(a, b, name="c"))
+    seed = ac.placeholder((8, 8), "g")
+    lines = ComputeDAG([a, b, seed, *ac.gradient(y, [a, b], seed=seed)]).to_text().splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith("compute c.gradient:"))
+    assert lines[place + 1] == '    hint never_compute_inline = "1"'
+
+
 def test_results_of_the_forward_pass_are_read() -> None:
     x = ac.placeholder((8, 16), "x")
     (gradient,) = ac.gradient(ac.ops.softmax(x), [x], seed=ac.placeholder((8, 16), "g"))

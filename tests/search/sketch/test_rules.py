@@ -213,6 +213,12 @@ def test_hints_are_honoured() -> None:
 
     assert hinted({"no_cache_write": "1"}) == ["tile C"]
     assert hinted({"always_compute_inline": "1"})[2] == "tile C, inline e"
+    a = ac.placeholder((8, 8), "a")
+    e = ac.compute((8, 8), lambda i, j: a[i, j] * 2.0, "e", {"never_compute_inline": "1"})
+    f = ac.compute((8, 8), lambda i, j: e[i, j] + 1.0, "f")
+    assert not any(
+        "inline" in sketch.name for sketch in generate(ac.ComputeDAG([a, f]), ZEN3, RULES)
+    )
 
 
 def test_a_three_level_structure() -> None:
