@@ -8,6 +8,7 @@ from math import prod
 
 from ansorc.ir.arith.affine import step_along
 from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Var
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.hints import hint_axes
@@ -56,7 +57,7 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     along = adjoining_terms(partial, stage.op)
     if along is not None:
         return _reorder(partial, name, _with_last(stage, along))
-    if contiguous is None:
+    if contiguous is None or follows_range(stage.op, stage.op.axes[contiguous].name):
         return partial
     across = find_transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
@@ -78,6 +79,12 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     if reduce and not is_split and not reads_along(stage.op, inner):
         return partial
     return _reorder(partial, name, (*outer, *reduce, inner))
+
+
+def follows_range(op: ComputeOp, axis: str) -> bool:
+    """Return whether a range that is data follows `axis`, which therefore stays outside of it."""
+    bounds = () if op.ragged_axis is None else op.ragged_axis.bounds
+    return any(axis in free_vars(bound) for bound in bounds)
 
 
 def annotate(
@@ -158,7 +165,11 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     and where a reduction has several results.
     """
     contiguous = vector_axis(op)
-    if op.places or (contiguous is not None and _adjoin(op, op.axes[contiguous].name)):
+    if (
+        op.places
+        or op.ragged_axis
+        or (contiguous is not None and _adjoin(op, op.axes[contiguous].name))
+    ):
         return None
     lanes = partial.lanes(op)
     is_masked = partial.target.masks_remainders(in_registers=True)
