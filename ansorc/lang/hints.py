@@ -22,6 +22,7 @@ KNOWN_HINTS = {
     "last_split_is_one": "axes whose innermost tile has length 1",
     "simplify_const_tensor_indices": "axes that index a small constant: unrolled, nothing is tiled",
     "always_compute_inline": "never store this tensor, unless it is a reduction or an output",
+    "never_compute_inline": "never compute this tensor anew at each of its uses",
     "no_cache_write": "do not compute this tensor in a local copy",
     "no_cache_read": "do not copy operands into panels for this tensor",
     "task_scheduler_tag": "tasks of one tag are alike",

@@ -123,11 +123,7 @@ def scan(
     name = _axis_name(axis)
     given = as_list(init)
     firsts = [init] if given is None else given
-    if not firsts or not takes(step, len(firsts)):
-        raise LanguageError(
-            f"the step of the scan along '{name}' takes {len(firsts)} states, one for each value "
-            "of init: lambda s: …"
-        )
+    _require_takes(step, len(firsts), name)
     is_exclusive = as_truth(exclusive, "exclusive= of a scan")
     is_reversed = as_truth(reverse, "reverse= of a scan")
     inits = _inits(firsts, step, name)
@@ -163,6 +159,14 @@ def with_extent(steps: ScanSteps, extent: int) -> tuple[Expr, ...]:
 @dataclass(frozen=True, slots=True, eq=False)
 class LastStep(Var):
     """The last index of the axis, which only the compute around the scan knows."""
+
+
+def _require_takes(step: Callable[..., Any], count: int, axis: str) -> None:
+    if not count or not takes(step, count):
+        raise LanguageError(
+            f"the step of the scan along '{axis}' takes {count} states, one for each value of "
+            "init: lambda s: …"
+        )
 
 
 def _axis_name(axis: object) -> str:

@@ -150,6 +150,11 @@ def _make_op(
     names = [*(f"s{d}" for d in range(count)), *(f"d{d}" for d in range(len(extents) - count))]
     space = tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True))
     numbered = number_reduce_axes(space, reduce_axes)
+    if ragged := [axis.name for axis, _ in numbered.values() if axis.bounds]:
+        raise LanguageError(
+            f"'{name}' scatters terms of the axis '{ragged[0]}', whose range is data; run over all "
+            "terms, and compute what each belongs to"
+        )
     others = [Scalar(Var(axis.name)) for axis in space[count:]]
     if not takes(value, len(others)):
         raise LanguageError(

@@ -10,21 +10,22 @@ from math import prod
 from ansorc.ir.arith.interval import bounds, prove
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Binary, CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.expr import BinaryOp as Op
+from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, binary, compare, const
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import Allocate, If, Seq, Stmt, Store
-from ansorc.ir.substitute import substitute
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer
+from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
+from ansorc.schedule.loops import loop_of, sequence, stages_ahead, starts_threads, under
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_limits, find_needs
-from ansorc.schedule.nest_loops import make_loop, sequence, stages_ahead, starts_threads
 from ansorc.schedule.placed import Placed, axis_values_of, is_at_once, minus
 from ansorc.schedule.scan_state import (
     ScanStates,
@@ -89,7 +90,8 @@ class Nests:
     def _place(self, stage: Stage) -> Placed:
         leaves: dict[str, Expr] = {}
         for iterator in stage.iterators:
-            if as_int(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
+            is_one = as_int(iterator.extent) == 1 and not stage.is_ragged(iterator)
+            if is_one and iterator.mark is not Mark.BIND:
                 leaves[iterator.name] = const(0)
             elif iterator.mark is Mark.TENSORIZE:
                 leaves[iterator.name] = TERM
@@ -190,13 +192,28 @@ class Nests:
                 stmt = Allocate(buffer, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
-        return make_loop(
+        if placed.stage.is_ragged(first) and isinstance(var, Var):
+            return self._ragged(placed, var, stmt)
+        return loop_of(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
             stages=stages_ahead(placed.stage, inside),
         )
+
+    def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
+        """Return the loop over a range that is data, which is checked once for each row."""
+        axis = placed.stage.op.ragged_axis
+        assert axis is not None
+        values, guards = axis_values_of(placed, placed.leaves)
+        begin, end = self._expressions(placed, values, axis.bounds)
+        ends = (checked_end(axis, begin), checked_end(axis, end))
+        loop = For(var, axis.extent, LoopKind.RAGGED, body, begin=ends[0], end=ends[1])
+        inner = placed.stage.iterators[(placed.stage.position(axis.name) or 0) + 1 :]
+        names = {name for it in inner for name in free_vars(placed.leaves[it.name])}
+        conditions = self._conditions(placed, values, guards)
+        return under([c for c in conditions if names.isdisjoint(free_vars(c))], loop)
 
     def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
@@ -220,20 +237,17 @@ class Nests:
             values, guards = axis_values_of(placed, placed.leaves)
             results = placed.buffers, self._store_indices(placed, values)
             bodies = states.put_in(self._values(placed, values), placed.leaves)
-            return self._guard(
-                placed, values, guards, advance(states, placed.leaves, results, bodies)
-            )
+            stmt = advance(states, placed.leaves, results, bodies)
+            return self._guard(placed, values, guards, stmt)
 
         def steps() -> Stmt:
             stmt = self._loops(placed, turn, unrolled, step)
             return sequence(stmt, *self._initial(placed, turn, states, is_again=True))
 
         turn = last_step(placed.stage) + 1
-        loops = (
-            self._loops(placed, first, unrolled, steps, end=turn)
-            if placed.stage.op.mixed_axes
-            else self._loops(placed, first, unrolled, step)
-        )
+        is_mixed = bool(placed.stage.op.mixed_axes)
+        end, body = (turn, steps) if is_mixed else (None, step)
+        loops = self._loops(placed, first, unrolled, body, end=end)
         stmt = sequence(*self._initial(placed, first, states), loops)
         for buffer in reversed(states.buffers):
             stmt = Allocate(buffer, stmt)
@@ -269,7 +283,7 @@ class Nests:
         marks = {iterator.mark for iterator in stage.iterators}
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
         is_whole = all(part.is_whole for it in inner for part in stage.parts[it.name])
-        is_whole &= not stage.op.places
+        is_whole &= not stage.op.places and stage.op.ragged_axis is None
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
         return find_needs(self.state, stage)
@@ -342,7 +356,7 @@ class Nests:
         for store in first:
             stmt = self._guard(placed, values, space, store)
             for iterator in reversed(space_loops):
-                stmt = make_loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
+                stmt = loop_of(iterator, leaves[iterator.name], stmt, is_unrolled=False)
             nests.append(stmt)
         return nests
 
@@ -468,6 +482,12 @@ class Nests:
     def _guard(
         self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
+        return under(self._conditions(placed, values, guards), stmt)
+
+    def _conditions(
+        self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate]
+    ) -> list[Expr]:
+        """Return the conditions of splits, and those by which all axes are inside the tensor."""
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
             for axis in placed.stage.op.axes:
@@ -477,10 +497,4 @@ class Nests:
                     conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
                 if range_ is None or range_[0] < 0:
                     conditions.append(compare(CompareOp.GE, value, const(0)))
-        needed = [c for c in conditions if prove(c, self.ranges) is not True]
-        if not needed:
-            return stmt
-        condition = needed[0]
-        for other in needed[1:]:
-            condition = Binary(Op.AND, condition, other)
-        return If(condition, stmt)
+        return [c for c in conditions if prove(c, self.ranges) is not True]

@@ -10,6 +10,8 @@ from math import prod
 from ansorc.ir.dtype import FLOAT32, DType
 from ansorc.ir.expr import Const, Expr, Load, Var, const
 from ansorc.ir.substitute import free_vars, substitute
+from ansorc.lang.access import has_data_reuse
+from ansorc.lang.compute_op import Combiner
 from ansorc.lang.gradient.gather import Share, leaves_tensor
 from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import (
@@ -22,6 +24,7 @@ from ansorc.lang.gradient.terms import (
     under,
     zero,
 )
+from ansorc.lang.hints import Hints
 from ansorc.lang.tensor import Tensor
 
 _Sum = tuple[Share, Expr]
@@ -56,10 +59,18 @@ def accumulate(
     total = converted(reduce(add, (*parts, *found), zero(kind)), tensor.dtype)
     if isinstance(total, Const):
         return total
-    return stages.compute(tensor, total, _GRAD)
+    return stages.compute(tensor, total, _GRAD, _hints(tensor, total))
 
 
 _GRAD = "gradient"
+
+
+def _hints(tensor: Tensor, total: Expr) -> Hints:
+    """Return that the derivative is stored, if the sums of a product will read it many times."""
+    op = tensor.definition
+    is_product = op is not None and op.combiner is Combiner.SUM and has_data_reuse(op)
+    is_copy = isinstance(total, Load)
+    return {"never_compute_inline": "1"} if is_product and not is_copy else {}
 
 
 def _names(tensor: Tensor) -> list[str]:

@@ -12,6 +12,7 @@ from ansorc.lang.body import Element
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Place
 from ansorc.lang.define import compute, number_reduce_axes, without_reduce_axes
+from ansorc.lang.hints import Hints
 from ansorc.lang.naming import AutoName, unique_name
 from ansorc.lang.operators.pad import pad
 from ansorc.lang.reduction import reduce_axis, sum
@@ -82,12 +83,15 @@ class Stages:
             self._pads[key] = self.keep(pad(tensor, before, after, 0.0, name, axes))
         return self._pads[key]
 
-    def compute(self, tensor: Tensor, value: Expr, suffix: str) -> Tensor:
+    def compute(
+        self, tensor: Tensor, value: Expr, suffix: str, hints: Hints | None = None
+    ) -> Tensor:
         """Return a tensor like `tensor` whose elements are `value`."""
         op = tensor.definition
         names = [f"i{d}" for d in range(len(tensor.shape))]
         names = names if op is None else [axis.name for axis in op.axes]
-        return self.define(dict(zip(names, tensor.shape, strict=True)), value, {}, (tensor, suffix))
+        axes = dict(zip(names, tensor.shape, strict=True))
+        return self.define(axes, value, {}, (tensor, suffix), hints)
 
     def define(
         self,
@@ -95,6 +99,7 @@ class Stages:
         value: Expr,
         terms: Mapping[str, int],
         named: tuple[Tensor, str],
+        hints: Hints | None = None,
     ) -> Tensor:
         """Return the tensor of `value`, summed over the axes `terms` if there are any."""
         tensor, suffix = named
@@ -108,7 +113,7 @@ class Stages:
             return sum(Scalar(element), axis=over) if over else Scalar(element)
 
         name = self.name(self.buffer(tensor).name, suffix)
-        return self.keep(compute(tuple(axes.values()), body, name, axes=list(axes)))
+        return self.keep(compute(tuple(axes.values()), body, name, hints, list(axes)))
 
     def scatter(
         self,

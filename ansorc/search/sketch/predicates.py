@@ -28,10 +28,12 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
     """Return whether a stage is cheap, element-wise and not an output (IsStrictInlinable).
 
     Beyond the paper, rows at places that a tensor holds are, if one stage reads each element once.
-    The hint `always_compute_inline` says so of any stage that is no reduction and no scan.
+    The hint `always_compute_inline` says so of any stage that is no reduction and no scan, and
+    `never_compute_inline` the opposite.
     """
     stage, readers = partial.stage(name), partial.state.readers(name)
-    if stage.is_output or not stage.is_untouched or not readers:
+    is_kept = "never_compute_inline" in dict(stage.op.hints)
+    if stage.is_output or not stage.is_untouched or not readers or is_kept:
         return False
     is_plain = not stage.op.reduce_axes and stage.op.scan is None
     is_free = "always_compute_inline" in dict(stage.op.hints) and is_plain
@@ -115,6 +117,8 @@ def needs_rfactor(partial: PartialSketch, name: str) -> bool:
     stage = partial.stage(name)
     is_new = stage.is_untouched and not stage.scope and not is_rfactored(partial, name)
     if not is_new or not stage.op.reduce_axes or stage.op.places:
+        return False
+    if stage.op.ragged_axis is not None:
         return False
     space = prod(axis.extent for axis in stage.op.axes)
     terms = prod(axis.extent for axis in stage.op.reduce_axes)
