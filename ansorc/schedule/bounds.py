@@ -301,8 +301,7 @@ def _box_within(box: IndexBounds, form: Linear[str], cut: CutOff, ranges: Ranges
     With some constant `form` is never cut off, and cutting off moves it at most there: the box
     from one to the other holds all values. There may be no such constant.
     """
-    spans = [(factor * end for end in ranges[axis]) for axis, factor in form.terms.items()]
-    ends = [sorted(span) for span in spans]
+    ends = [sorted(n * end for end in ranges[axis]) for axis, n in form.terms.items()]
     least = cut.low - sum(low for low, _ in ends)
     most = cut.high - sum(high for _, high in ends)
     if least > most:

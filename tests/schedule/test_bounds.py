@@ -40,3 +40,12 @@ def test_indices_that_are_cut_off_lie_in_the_box(
             (((_, divisor), factor),) = box.low.terms.items()
             begin = factor * (outer * tile // divisor) + box.start
         assert all(begin <= index < begin + box.width for index in indices)
+
+
+def test_each_axis_of_an_index_that_is_cut_off_has_its_own_factor() -> None:
+    data = ac.placeholder((4,), name="A")
+    source = ac.compute(4, lambda i: data[i] + 1.0, name="S")
+    read = ac.compute((2, 3), lambda i, j: source[ac.minimum(i * 3 + j, 3)], name="R")
+    state = ac.schedule(ComputeDAG([data, read]))
+    (box,) = region(state, "S", state.stage("R"), 2)
+    assert (box.start, box.width) == (-2, 3)
