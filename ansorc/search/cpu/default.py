@@ -30,7 +30,7 @@ from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, is_redefined
-from ansorc.search.sketch.rfactor import AddRfactor
+from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
@@ -72,6 +72,7 @@ RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
     SimplifyConstIndices(),
+    TuplesInLanes(),
     AddCacheWrite(),
     MultiLevelTilingWithFusion(levels=(2,)),
     MultiLevelTiling(),

@@ -13,7 +13,7 @@ from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
-from ansorc.search.sketch.rfactor import AddRfactor, with_lengths
+from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes, with_lengths
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
@@ -46,6 +46,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         Redefined(),
         ScanInBlocks(),
         AddRfactor(),
+        TuplesInLanes(),
         LaneReductionTiling(tiling),
         FuseRowReductions(tiling),
         FuseProductChain(tiling),

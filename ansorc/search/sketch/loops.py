@@ -210,6 +210,20 @@ def contiguous_terms(op: ComputeOp, least: int) -> str | None:
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
 
 
+def terms_adjoin(op: ComputeOp, name: str) -> bool:
+    """Return whether terms adjoin along a reduce axis in each load that moves with it.
+
+    No load may adjoin along the last space axis, which is vectorised then.
+    """
+    contiguous = vector_axis(op)
+    moving = [load for load in op.loads if any(step_along(x, name) for x in load.indices)]
+    if not moving or op.places:
+        return False
+    if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
+        return False
+    return all(step_along(load.indices[-1], name) == 1 for load in moving)
+
+
 def gathers_once(op: ComputeOp, axis: str, terms: str) -> bool:
     """Return whether `op` loads each element once of what adjoins along `terms`, not `axis`.
 

@@ -287,6 +287,7 @@ def test_refused_stages() -> None:
     x, n = ac.placeholder(4, "x"), ac.placeholder(4, "n", "int64")
     most = ac.scatter(6, n, x, "max", name="most")
     _refused("'most' scatters by another operation than a sum", lambda: _gradient_of_sum(most, x))
+
     def of_row(i: ac.Scalar) -> ac.Reduction:
         k = ac.reduce_axis((n[i], n[i] + 1))
         return ac.sum(x[k], axis=k)
