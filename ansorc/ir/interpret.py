@@ -9,6 +9,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, assert_never, cast
 
@@ -212,6 +213,7 @@ class _Compiler:
         names = self.exprs.globals
         names |= {"together": self._together, "clock": self.clock, "watched": self._watch}
         names["AsyncStores"] = _AsyncStores
+        names["span"] = partial(_ragged_range, self.function.name)
         names |= {
             "given_rows": receive_rows,
             "multiplied": multiply_tiles,
@@ -249,8 +251,8 @@ class _Compiler:
         match stmt:
             case For(_, _, LoopKind.BOUND):
                 self._bind_loop(stmt)
-            case For(var, extent, _, body):
-                self._loop(var, extent, body)
+            case For():
+                self._loop(stmt)
             case Store():
                 self._store(stmt)
             case If(condition, Store() as store) if dtype_of(condition).lanes > 1:
@@ -290,21 +292,23 @@ class _Compiler:
             return f"copies.wait({stmt.pending})"
         return "pass"
 
-    def _loop(self, var: Var, extent: int, body: Stmt) -> None:
+    def _loop(self, loop: For) -> None:
         self.loops += 1
         if self.loops % _MAX_NESTED_LOOPS == 0:
-            self._in_part(lambda: self._plain_loop(var, extent, body))
+            self._in_part(lambda: self._plain_loop(loop))
         else:
-            self._plain_loop(var, extent, body)
+            self._plain_loop(loop)
         self.loops -= 1
 
-    def _plain_loop(self, var: Var, extent: int, body: Stmt) -> None:
-        self._open(f"for {self._bind(var, extent)} in range({extent}):")
+    def _plain_loop(self, loop: For) -> None:
+        var, ends = loop.var, [self.exprs.expr(bound).text for bound in loop.bounds]
+        values = f"span({', '.join(ends)}, {loop.extent})" if ends else f"range({loop.extent})"
+        self._open(f"for {self._bind(var, loop.extent)} in {values}:")
         if var.name in self.threads.values():
             blocks = [v for thread, v in self.threads.items() if thread.startswith("blockIdx")]
             numbers = ", ".join(self.exprs.variables[name].text for name in blocks)
             self._line(f"clock.enter_block({numbers})")
-        self._close(body)
+        self._close(loop.body)
 
     def _in_part(self, write: Callable[[], None]) -> None:
         """Write a nested function and a call of it."""
@@ -332,7 +336,7 @@ class _Compiler:
         if loop.thread.startswith("threadIdx"):
             self._thread_loop(loop)
         else:
-            self._loop(loop.var, loop.extent, loop.body)
+            self._loop(loop)
         self.threads = saved
         if not saved:
             self._line("clock.launch()")
@@ -471,6 +475,15 @@ class _Compiler:
         """Write the body of the block that the line before opened."""
         self._stmt(body)
         self.indent -= 1
+
+
+def _ragged_range(kernel: str, begin: int, end: int, extent: int) -> range:
+    """Return the values of a ragged loop; raise IRError if one is not below `extent`."""
+    if begin < end and (begin < 0 or end > extent):
+        raise IRError(
+            f"kernel '{kernel}' has a loop over {begin}..{end}, not inside of 0..{extent}"
+        )
+    return range(begin, end)
 
 
 def _failing_line(traceback: TracebackType | None, file: str) -> tuple[dict[str, Any], int]:

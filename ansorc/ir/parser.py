@@ -167,6 +167,8 @@ class _Parser:
         thread = self._word({name: name for name in THREADS}) if kind is LoopKind.BOUND else ""
         var = Var(self._name())
         self._tokens.require("in")
+        if kind is LoopKind.RAGGED:
+            return self._ragged(var)
         start = self._tokens.expect(TokenKind.INT)
         if start.text != "0":
             raise self._tokens.error("loops start at 0", start)
@@ -177,6 +179,16 @@ class _Parser:
         stages = int(self._tokens.expect(TokenKind.INT).text) if is_ahead else 0
         inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
         return For(var, extent, kind, inner._block(), thread, chunk, stages)
+
+    def _ragged(self, var: Var) -> Stmt:
+        """Read the range and the body of a loop whose range is data."""
+        begin = self._exprs.expr()
+        self._tokens.require("..")
+        end = self._exprs.expr()
+        self._tokens.require("of")
+        extent = int(self._tokens.expect(TokenKind.INT).text)
+        inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
+        return For(var, extent, LoopKind.RAGGED, inner._block(), begin=begin, end=end)
 
     def _chunk(self) -> int:
         if not self._tokens.accept("dynamic"):

@@ -178,6 +178,9 @@ def _fault(node: Check | Checked) -> str:
 
 
 def _loop_head(loop: For) -> str:
+    if loop.kind is LoopKind.RAGGED:
+        begin, end = map(expr_text, loop.bounds)
+        return f"ragged {loop.var.name} in {begin} .. {end} of {loop.extent}:"
     bound = f" {loop.thread}" if loop.kind is LoopKind.BOUND else ""
     sharing = f" dynamic {loop.chunk}" if loop.chunk else ""
     ahead = f" stages {loop.stages}" if loop.stages else ""

@@ -1,6 +1,7 @@
 """The statements of the IR: a closed set of immutable classes, and `Function`.
 
-Loops start at 0 and have a constant extent; irregular bounds are expressed by an `If`.
+Loops start at 0 and have a constant extent, but for ragged ones, whose range is data; irregular
+bounds are expressed by an `If`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class LoopKind(Enum):
     their lowest 13 bits. See `form_matrix_tiles`."""
     BOUND = "bound"
     """One for each GPU thread or block of `For.thread`."""
+    RAGGED = "ragged"
+    """One after the other, for a range that is data: `For.begin` to `For.end`, perhaps empty."""
 
 
 THREADS = (
@@ -57,6 +60,14 @@ class For(Node):
     stages: int = 0
     """Iterations whose copies to shared memory are in flight at once, if above 1. It changes no
     result. Only a serial loop has it; `pipeline_shared_copies` implements it."""
+    begin: Expr | None = None
+    end: Expr | None = None
+    """Of a RAGGED loop: it runs for begin … end - 1, all of them in 0 … extent - 1."""
+
+    @property
+    def bounds(self) -> tuple[Expr, ...]:
+        """The begin and the end of a RAGGED loop; nothing for any other."""
+        return () if self.begin is None or self.end is None else (self.begin, self.end)
 
 
 @node
@@ -167,7 +178,10 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def with_body(loop: For, body: Stmt) -> For:
     """Return `loop` with another body; this is twice as fast as `replace`."""
-    return For(loop.var, loop.extent, loop.kind, body, loop.thread, loop.chunk, loop.stages)
+    return For(
+        loop.var, loop.extent, loop.kind, body, loop.thread, loop.chunk, loop.stages, loop.begin,
+        loop.end,
+    )  # fmt: skip
 
 
 def map_substatements(stmt: Stmt, function: Callable[[Stmt], Stmt]) -> Stmt:

@@ -36,7 +36,11 @@ def substitute(root: N, values: Mapping[str, Expr]) -> N:
             case For(_, _, _, body):
                 inner = _inside(old, values)
                 new = visit(body) if inner is values else substitute(body, inner)
-                return old if new is body else replace(old, body=cast(For, new))
+                ends = tuple(map(visit, old.bounds))
+                if new is body and ends == old.bounds:
+                    return old
+                begin, end = ends or (None, None)
+                return replace(old, body=cast(For, new), begin=begin, end=end)
             case _:
                 return map_children(old, visit)
 
@@ -63,7 +67,8 @@ def free_vars(root: Node) -> set[str]:
         case Operand():
             return {part.name for part in walk(root) if isinstance(part, Var)}
         case For(var, _, _, body):
-            return free_vars(body) - {var.name}
+            outside = {name for end in root.bounds for name in free_vars(end)}
+            return (free_vars(body) - {var.name}) | outside
         case _:
             return {name for child in children(root) for name in free_vars(child)}
 

@@ -193,6 +193,16 @@ def _check_chunk(loop: For) -> None:
         raise IRError(f"the chunk of '{loop.var.name}' is {loop.chunk!r}, no Python int above 0")
 
 
+def _check_bounds(loop: For, context: _VerifyContext) -> None:
+    name = loop.var.name
+    if (loop.kind is LoopKind.RAGGED) != (len(loop.bounds) == 2):
+        raise IRError(f"the loop over '{name}' has a begin and an end exactly if it is ragged")
+    for bound in loop.bounds:
+        dtype = context.rules.dtype(bound)
+        if dtype != INT64:
+            raise IRError(f"the loop over '{name}' goes to {expr_text(bound)}, {dtype}, not int64")
+
+
 def _check_loop(loop: For, context: _VerifyContext) -> None:
     name, thread = loop.var.name, loop.thread
     _check_name(name)
@@ -205,6 +215,7 @@ def _check_loop(loop: For, context: _VerifyContext) -> None:
     if not is_count(loop.extent):
         raise IRError(f"the extent of '{name}' is {loop.extent!r}, no Python int above 0")
     _check_chunk(loop)
+    _check_bounds(loop, context)
     if loop.stages and (loop.kind is not LoopKind.SERIAL or not is_count(loop.stages)):
         raise IRError(f"the loop over '{name}' cannot have {loop.stages!r} stages")
     if loop.kind is not LoopKind.BOUND:

@@ -109,10 +109,13 @@ def has_data_reuse(op: ComputeOp) -> bool:
     one reused tensor suffices. Without one, two are needed, and no tensor may be read once for each
     result: such a read takes longer than tiles save (for example the scale and sums of a norm).
     The hint `simplify_const_tensor_indices` disables tiling. Results that terms are scattered to
-    are not tiled either, and scans have loops of their own.
+    are not tiled either, nor are reductions over ranges that are data, and scans have loops of
+    their own.
     """
     is_special = bool(op.places) or op.scan is not None
     if "simplify_const_tensor_indices" in dict(op.hints) or is_special:
+        return False
+    if op.ragged_axis is not None:
         return False
     are_reused = [_is_reused(op, accesses) for accesses in reads(op).values()]
     return any(are_reused) if op.reduce_axes else all(are_reused) and len(are_reused) >= 2

@@ -65,7 +65,7 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
     changed = replace(
         op,
         axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
-        reduce_axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.reduce_axes),
+        reduce_axes=tuple(replace(axis, name=axes[axis.name]) for axis in op.reduce_axes),
         hints=_rename_hints(op, axes),
         places=tuple(Place(axes[place.axis], place.index) for place in op.places),
         temporaries=tuple(

@@ -44,6 +44,7 @@ def check_op(op: ComputeOp) -> None:
     _check_combiner(op)
     _check_scan(op)
     _check_places(op)
+    _check_ragged(op)
     _check_nodes(op, set(axes))
     _check_hints(op, axes)
     check_reads_in_range(op)
@@ -135,6 +136,33 @@ def _check_places(op: ComputeOp) -> None:
     for place in op.places:
         if dtype_of(place.index) != INT64:
             raise LanguageError(f"a place of '{op.name}' is {dtype_of(place.index)}, not int64")
+
+
+def _check_ragged(op: ComputeOp) -> None:
+    """Raise LanguageError unless at most one axis has a range that is data, and may have it."""
+    ragged = [axis for axis in (*op.axes, *op.reduce_axes) if axis.bounds]
+    if not ragged:
+        return
+    if len(ragged) > 1 or ragged[0] not in op.reduce_axes:
+        names = ", ".join(axis.name for axis in ragged)
+        raise LanguageError(
+            f"'{op.name}' has ranges that are data for {names}; one reduce axis may have one"
+        )
+    (axis,) = ragged
+    if not isinstance(op.combiner, Combiner) or op.places:
+        raise LanguageError(
+            f"'{op.name}' reduces over '{axis.name}', whose range is data, in another way than by "
+            "sum, prod, max, min, any or all"
+        )
+    space = {other.name for other in op.axes}
+    for bound in axis.bounds:
+        if others := free_vars(bound) - space:
+            raise LanguageError(
+                f"the range of '{axis.name}' in '{op.name}' follows '{min(others)}'; it may follow "
+                "the axes of the result"
+            )
+        if dtype_of(bound) != INT64:
+            raise LanguageError(f"the range of '{axis.name}' is {dtype_of(bound)}, not int64")
 
 
 def _check_nodes(op: ComputeOp, axes: set[str]) -> None:

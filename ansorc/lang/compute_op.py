@@ -6,21 +6,40 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from math import prod
 
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.reducer import Reducer
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of an iteration space: `name` runs over 0 … extent - 1."""
+    """One dimension of an iteration space: `name` runs over 0 … extent - 1.
+
+    An axis with a range that is data is ragged: it runs over begin … end - 1, all below the extent.
+    """
 
     name: str
     extent: int
+    begin: Expr | None = None
+    end: Expr | None = None
+
+    @property
+    def bounds(self) -> tuple[Expr, ...]:
+        """The begin and the end of a ragged axis; nothing for any other."""
+        return () if self.begin is None or self.end is None else (self.begin, self.end)
+
+    def with_bounds(self, change: Callable[[Expr], Expr]) -> Axis:
+        """Return the axis with its bounds changed; itself if it has none."""
+        if not self.bounds:
+            return self
+        begin, end = map(change, self.bounds)
+        return Axis(self.name, self.extent, begin, end)
 
 
 class Combiner(Enum):
@@ -161,6 +180,20 @@ class ComputeOp:
         scattered = {place.axis for place in self.places}
         return tuple(axis for axis in self.axes if axis.name not in scattered)
 
+    @cached_property
+    def ragged_axis(self) -> Axis | None:
+        """The reduce axis whose range is data, or None."""
+        return next((axis for axis in self.reduce_axes if axis.bounds), None)
+
+    def count_terms(self, axis: Axis) -> int:
+        """Return the extent of an axis, or about how many values one takes whose range is data.
+
+        The ranges of the rows are then taken to share the extent.
+        """
+        names = {name for bound in axis.bounds for name in free_vars(bound)}
+        rows = prod(other.extent for other in self.axes if other.name in names)
+        return max(1, axis.extent // rows)
+
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """All tensors that are computed, `buffer` first."""
@@ -178,8 +211,14 @@ class ComputeOp:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """All that is computed for a term: its places, then the parts."""
-        return (*(place.index for place in self.places), *self.parts)
+        """All that is computed: the ranges of axes, the places of a term, then the parts."""
+        return (*self.outer, *self.parts)
+
+    @property
+    def outer(self) -> tuple[Expr, ...]:
+        """The ranges of axes that are data, and the places of a term."""
+        bounds = (bound for axis in self.reduce_axes for bound in axis.bounds)
+        return (*bounds, *(place.index for place in self.places))
 
     @property
     def inits(self) -> tuple[Expr, ...]:
@@ -192,14 +231,14 @@ class ComputeOp:
         return "" if self.scan is None else self.scan.axis
 
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the places, the parts and the front of a scan, parents first."""
+        """Yield every node of the ranges, the places, the parts and the front of a scan."""
         for expr in (*self.expressions, *self.inits):
             yield from walk(expr)
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """The loads of other tensors by the places, the parts and the front of a scan, in order."""
-        exprs = (*(place.index for place in self.places), *self.bodies, *self.inits)
+        """The loads of other tensors by all that is computed, in order."""
+        exprs = (*self.outer, *self.bodies, *self.inits)
         nodes = (node for expr in exprs for node in walk(expr))
         loads = [node for node in nodes if isinstance(node, Load)]
         if self.scan is not None:
@@ -250,14 +289,16 @@ class ComputeOp:
         return self.with_bodies(lambda body: rewrite(body, _drop_check))
 
     def with_bodies(self, change: Callable[[Expr], Expr]) -> ComputeOp:
-        """Return the computation with each of its parts and places changed."""
+        """Return the computation with each of its parts, places and ranges changed."""
         more = tuple(replace(output, body=change(output.body)) for output in self.more)
         before = tuple(temporary.with_value(change) for temporary in self.temporaries)
         places = tuple(Place(place.axis, change(place.index)) for place in self.places)
+        axes = tuple(axis.with_bounds(change) for axis in self.reduce_axes)
         scan = self.scan and replace(self.scan, inits=tuple(map(change, self.scan.inits)))
         return replace(
-            self, body=change(self.body), more=more, temporaries=before, places=places, scan=scan
-        )
+            self, body=change(self.body), more=more, temporaries=before, places=places,
+            reduce_axes=axes, scan=scan,
+        )  # fmt: skip
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
         """Return the computation with each read of `old` replaced by a read of `new`."""

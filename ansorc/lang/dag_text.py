@@ -15,6 +15,11 @@ element: the initial value, and the result of combining (l0, l1, …) with (r0, 
         combine from 0.0 = l0 + r0
         combine from 0.0 = l1 + r1
 
+A reduce axis whose range is data has a line with it; its extent is above all values:
+
+    compute y: float32[4] (i: 4) sum over (k: 90) = V[k] * x[J[k]]
+        range k = P[i] .. P[i + 1]
+
 Values that are held for each element of a computation come before it:
 
     let y.let0: float32[] = x[i] - m[0]
@@ -80,6 +85,7 @@ _SCAN = re.compile(
     r" from (?P<init>.+?) = (?P<body>.+)"
 )
 _ALSO = re.compile(rf"also {_BUFFER}(?: from (?P<init>.+?))? = (?P<body>.+)")
+_RANGE = re.compile(r"range (?P<axis>\S+) = (?P<begin>.+) \.\. (?P<end>.+)")
 _AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
@@ -130,6 +136,9 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
     if op.scan is not None:
         over = f" scan {'back ' if op.scan.is_reversed else ''}{op.scan.axis}"
     yield f"{head}{over}{first} = {expr_text(op.body)}"
+    for axis in op.reduce_axes:
+        if axis.bounds:
+            yield f"    range {axis.name} = {' .. '.join(map(expr_text, axis.bounds))}"
     for place in op.places:
         yield f"    at {place.axis} = {expr_text(place.index)}"
     for output, init in zip(op.more, more, strict=True):
@@ -181,8 +190,8 @@ class _Reader:
             self.buffers[op.name] = op.buffer
         elif (match_ := _ALSO.fullmatch(text)) and self.ops:
             self._also(match_)
-        elif (match_ := _AT.fullmatch(text)) and self.ops:
-            self._at(match_["axis"], match_["index"])
+        elif self.ops and self._is_of_indices(text):
+            pass
         elif (match_ := _COMBINE.fullmatch(text)) and self.ops:
             self._combine(match_["identity"], match_["body"])
         elif (match_ := _HINT.fullmatch(text)) and self.ops:
@@ -193,9 +202,17 @@ class _Reader:
             )
         else:
             raise ParseError(
-                "expected 'input …', 'compute …', 'at …', 'also …', 'combine …', 'hint …' or "
-                "'params …'"
+                "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'combine …', "
+                "'hint …' or 'params …'"
             )
+
+    def _is_of_indices(self, text: str) -> bool:
+        """Return whether a line says where terms are or go; the last computation then knows."""
+        if match_ := _RANGE.fullmatch(text):
+            self._range(match_["axis"], (match_["begin"], match_["end"]))
+        elif match_ := _AT.fullmatch(text):
+            self._at(match_["axis"], match_["index"])
+        return match_ is not None
 
     def _buffer(self, match_: re.Match[str]) -> Buffer:
         name = match_["name"]
@@ -270,6 +287,17 @@ class _Reader:
         body = self._parse(match_["body"], buffers, _variables(op.axes, op.reduce_axes))
         self.ops[-1] = replace(op, more=(*op.more, Output(buffer, body)))
         self.buffers[buffer.name] = buffer
+
+    def _range(self, name: str, ends: tuple[str, str]) -> None:
+        op = self.ops[-1]
+        begin, end = (parse_expr(each, self.buffers, _variables(op.axes, ())) for each in ends)
+        if all(axis.name != name for axis in op.reduce_axes):
+            raise ParseError(f"'{op.name}' has no reduce axis '{name}'")
+        axes = tuple(
+            replace(axis, begin=begin, end=end) if axis.name == name else axis
+            for axis in op.reduce_axes
+        )
+        self.ops[-1] = replace(op, reduce_axes=axes)
 
     def _at(self, axis: str, index: str) -> None:
         op = self.ops[-1]

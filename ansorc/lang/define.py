@@ -28,6 +28,7 @@ from ansorc.lang.naming import (
     check_tensor_name,
     stage_name,
 )
+from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
@@ -213,6 +214,8 @@ def _op(
         plain = without_reduce_axes(name, inner.take_out(body), reduce)
         outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
     first, *more = outputs
+    bodies = [output.body for output in outputs]
+    axes = tuple(with_known_extent(axis, bodies, names[0]) for axis in axes)
     op = ComputeOp(
         names[0],
         first.buffer,

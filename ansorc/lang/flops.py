@@ -21,7 +21,7 @@ def op_flops(op: ComputeOp) -> float:
     hinted = dict(op.hints).get("flop")
     if hinted is not None:
         return float(hinted)
-    terms = math.prod(axis.extent for axis in (*op.loop_axes, *op.reduce_axes))
+    terms = math.prod(op.count_terms(axis) for axis in (*op.loop_axes, *op.reduce_axes))
     pairs = list(zip(op.bodies, op.buffers, strict=True))
     pairs += [(each.value, each.buffer) for each in op.temporaries]
     if isinstance(op.combiner, Reducer):

@@ -60,6 +60,8 @@ class Grid:
     floats: FloatType
     op_name: str
     rank: int
+    is_box: bool = True
+    """Whether each axis takes consecutive values along a dimension of its own."""
 
     def evaluate(self, expr: Expr, mask: Mask = None) -> Array:
         """Return the values of `expr`.
@@ -146,7 +148,7 @@ class Grid:
         """Return the elements that `load` reads; `tensor` is the contents of its buffer."""
         if not load.indices:  # a tensor of one element, or a value that is held for each element
             return tensor if tensor.ndim else tensor.reshape((1,) * self.rank)
-        view = find_strided_view(tensor, load.indices, self.axes)
+        view = find_strided_view(tensor, load.indices, self.axes) if self.is_box else None
         if view is not None:
             return view
         indices: list[Array] = []

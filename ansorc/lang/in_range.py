@@ -31,8 +31,7 @@ def check_reads_in_range(op: ComputeOp) -> None:
     contents of tensors are not decided. What a scan reads of itself is right by construction.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
-    indices = [place.index for place in op.places]
-    for expr in (*indices, *op.parts, *op.inits):
+    for expr in (*op.outer, *op.parts, *op.inits):
         for load, guards in _find_guarded_loads(expr, ()):
             if isinstance(load.buffer, StateBuffer):
                 continue

@@ -21,6 +21,7 @@ from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.let import LetLoad, write_lets_out
 from ansorc.lang.naming import unique_name
+from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reduction import ReduceAxis, ReduceVar, Reduction, ReductionLoad
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.shared_values import with_shared_values
@@ -39,7 +40,8 @@ def number_reduce_axes(
     for axis in axes:
         name = unique_name(axis.name, taken)
         taken.add(name)
-        numbered[id(axis.expr)] = (Axis(name, axis.extent), axis.lo)
+        bounds = map(write_lets_out, axis.bounds)
+        numbered[id(axis.expr)] = (Axis(name, axis.extent, *bounds), axis.lo)
     return numbered
 
 
@@ -103,9 +105,13 @@ class InnerReductions:
         outer = {key: pair for key, pair in self.reduce.items() if pair[0].name in used}
         numbered = {**outer, **own}
         name = f"{self.name}.{reduction.combiner.value}"
-        axes = tuple(axis for axis, _ in own.values())
+        axes = tuple(
+            axis.with_bounds(lambda bound: without_reduce_axes(name, bound, outer))
+            for axis, _ in own.values()
+        )
         inner = InnerReductions(name, (*space, *axes), numbered, self._stages)
         body = without_reduce_axes(name, inner.take_out(reduction.body), numbered)
+        axes = tuple(with_known_extent(axis, [body], name) for axis in axes)
         shape = tuple(axis.extent for axis in space)
         buffer = Buffer(name, shape, dtype_of(body))
         op = ComputeOp(name, buffer, space, axes, reduction.combiner, body)
@@ -116,7 +122,9 @@ class InnerReductions:
     def _used(self, reduction: Reduction) -> set[str]:
         """Return the names of the axes that a reduction uses, besides its own."""
         used, own = set[str](), {id(axis.expr) for axis in reduction.axes}
-        for node in walk(write_lets_out(reduction.body)):
+        bounds = (bound for axis in reduction.axes for bound in axis.bounds)
+        exprs = (reduction.body, *bounds)
+        for node in (node for expr in exprs for node in walk(write_lets_out(expr))):
             if isinstance(node, ReductionLoad):
                 used |= self._used(node.reduction) - self._names(own)
             elif isinstance(node, ReduceVar):

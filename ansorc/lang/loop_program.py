@@ -16,6 +16,7 @@ from ansorc.ir.passes.insert_checks import insert_checks
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
 from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import Axis, ComputeOp, Scan
+from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 
 
@@ -121,5 +122,7 @@ def _scatter(op: ComputeOp) -> Stmt:
 def _loops(axes: Sequence[Axis], body: Stmt) -> Stmt:
     """Return `body` inside one serial loop for each of `axes`, the first outermost."""
     for axis in reversed(axes):
-        body = For(Var(axis.name), axis.extent, LoopKind.SERIAL, body)
+        kind = LoopKind.RAGGED if axis.bounds else LoopKind.SERIAL
+        ends = [checked_end(axis, bound) for bound in axis.bounds] or [None, None]
+        body = For(Var(axis.name), axis.extent, kind, body, begin=ends[0], end=ends[1])
     return body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer, Scope
@@ -31,14 +32,15 @@ class ReduceVar(Var):
 class ReduceAxis(Scalar):
     """An index over which a reduction runs: `lo`, `lo + 1`, … for `extent` values.
 
-    Axes are compared by identity.
+    With `bounds`, a begin and an end that are data, it runs from one up to the other. Axes are
+    compared by identity.
     """
 
-    __slots__ = ("extent", "lo", "name")
+    __slots__ = ("bounds", "extent", "lo", "name")
 
-    def __init__(self, name: str, extent: int, lo: int = 0) -> None:
+    def __init__(self, name: str, extent: int, lo: int = 0, bounds: tuple[Expr, ...] = ()) -> None:
         super().__init__(ReduceVar(name, INT64))
-        self.name, self.extent, self.lo = name, extent, lo
+        self.name, self.extent, self.lo, self.bounds = name, extent, lo, bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -155,8 +157,18 @@ def reducer(
     return TupleReducer(combine, tuple(identities), name)
 
 
-def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
+End: TypeAlias = "int | Scalar"
+
+
+def reduce_axis(domain: int | tuple[End, End], name: str = "k") -> ReduceAxis:
     """Return an axis over 0 … domain - 1, or over lo … hi - 1 for the domain `(lo, hi)`.
+
+    The ends may be elements of tensors, at indices of the compute in whose function the axis is
+    made. The range may then be empty; a call fails if it leaves what the axis indexes.
+
+        def row(i, j):  # a sparse matrix (values V, columns J, row pointers P) times B
+            k = ac.reduce_axis((P[i], P[i + 1]))
+            return ac.sum(V[k] * B[J[k], j], axis=k)
 
     Raise LanguageError if it is empty. A name that clashes inside a compute gets a number.
     """
@@ -166,12 +178,27 @@ def reduce_axis(domain: int | tuple[int, int], name: str = "k") -> ReduceAxis:
         raise LanguageError(
             f"the reduce axis '{name}' runs over {short_text(domain)}; give its extent, or (lo, hi)"
         )
+    if [end for end in ends if isinstance(end, Scalar)]:
+        return ReduceAxis(name, 1, 0, tuple(_end(name, end) for end in ends))
     lo, hi = (as_integer(end, f"an end of the reduce axis '{name}'") for end in ends)
     if lo < -_FARTHEST or hi > _FARTHEST:
         raise LanguageError(f"the reduce axis '{name}' runs to {lo}..{hi}, beyond 2**62")
     if hi <= lo:
         raise LanguageError(f"the reduce axis '{name}' is empty: {lo}..{hi}; give it an extent > 0")
     return ReduceAxis(name, hi - lo, lo)
+
+
+def _end(name: str, end: object) -> Expr:
+    """Return an end of a range that is data, an int64."""
+    if isinstance(end, ReduceAxis):
+        raise LanguageError(
+            f"the range of '{name}' follows the reduce axis '{end.name}'; it may follow the axes "
+            "of the result"
+        )
+    value = as_scalar(end)
+    if not value.dtype.is_integer:
+        raise LanguageError(f"an end of the reduce axis '{name}' is {value.dtype}, no integer")
+    return value.astype(INT64).expr
 
 
 Axes = ReduceAxis | Sequence[ReduceAxis]

@@ -20,6 +20,7 @@ from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
+from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.scan_reference import evaluate_scan
 from ansorc.lang.tuple_fold import combine, fold
@@ -94,6 +95,8 @@ class Evaluation:
             return {buffer.name: array for buffer, array in zip(op.buffers, made, strict=True)}
         if op.places:
             return {op.buffer.name: self._scattered()}
+        if op.ragged_axis is not None:
+            return {op.buffer.name: self._of_rows()}
         factors = factors_of(op)
         results = [self._empty(buffer) for buffer in op.buffers]
         for result, identity in zip(results, op.identities, strict=False):
@@ -121,6 +124,21 @@ class Evaluation:
             value = self._wide(terms.broadcast(terms.grid.evaluate(op.body)))
             _ACCUMULATE[op.combiner].at(result, terms.indices, value)
         return result.astype(_numpy_type(op.buffer, self.floats), copy=False)
+
+    def _of_rows(self) -> Array:
+        """Return the whole result of a reduction over ranges that are data."""
+        op, ragged = self.op, Ragged(self.op, self.tensors, self.floats)
+        combiner, kind = op.combiner, self._empty(op.buffer).dtype
+        assert isinstance(combiner, Combiner)
+        result = ragged.empty(op.identities[0].value, kind)
+        combine, inner = _ACCUMULATE[combiner], 1 + len(ragged.other_axes)
+        for terms in ragged.blocks():
+            value = self._wide(terms.broadcast(terms.grid.evaluate(op.body)))
+            for _ in range(inner, value.ndim):
+                value = combine.reduce(value, axis=inner, dtype=value.dtype)
+            combine.at(result, terms.rows, value)
+        whole = ragged.result(result)
+        return whole.astype(_numpy_type(op.buffer, self.floats), copy=False)
 
     @property
     def _is_rounded_late(self) -> bool:

@@ -43,6 +43,7 @@ from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FUNCTIONS, Grid, Mask, convert
+from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
 from ansorc.lang.scan_form import Accumulation, Linear, accumulation_of, linear_of
@@ -106,6 +107,8 @@ class _OpRounding:
             return self._run_scan()
         if op.places:
             return self._scattered()
+        if op.ragged_axis is not None:
+            return self._of_rows()
         factors = factors_of(op)
         moved = [np.zeros(buffer.shape) for buffer in op.buffers]
         larger = [np.zeros(buffer.shape) for buffer in op.buffers]
@@ -148,6 +151,29 @@ class _OpRounding:
                 np.add.at(moved, terms.indices, errors)
             else:
                 np.maximum.at(moved, terms.indices, errors)
+        return self._finish([moved], [larger], int(counts.max()))
+
+    def _of_rows(self) -> dict[str, Array]:
+        """Return the bound of a reduction over ranges that are data."""
+        op, ragged = self.op, Ragged(self.op, self.tensors, np.dtype(np.float64))
+        double = np.dtype(np.float64)
+        moved, counts = ragged.empty(0.0, double), ragged.empty(0.0, double)
+        larger = ragged.empty(1.0 if op.combiner is Combiner.PROD else 0.0, double)
+        inner = tuple(range(1 + len(ragged.other_axes), ragged.rank))
+        for terms in ragged.blocks():
+            walked = _Walk(terms.grid, replace(terms.grid, tensors=self.bounds))
+            value, bound = walked.evaluate(op.body)
+            errors = terms.broadcast(np.zeros(()) if bound is None else bound)
+            magnitudes = np.abs(terms.broadcast(value))
+            np.add.at(counts, terms.rows, np.ones_like(magnitudes).sum(axis=inner))
+            if op.combiner is Combiner.PROD:
+                np.multiply.at(larger, terms.rows, (magnitudes + errors).prod(axis=inner))
+            elif op.combiner is Combiner.SUM:
+                np.add.at(larger, terms.rows, magnitudes.sum(axis=inner))
+                np.add.at(moved, terms.rows, errors.sum(axis=inner))
+            else:
+                np.maximum.at(moved, terms.rows, errors.max(axis=inner, initial=0.0))
+        moved, larger = ragged.result(moved).copy(), ragged.result(larger).copy()
         return self._finish([moved], [larger], int(counts.max()))
 
     def _run_scan(self) -> dict[str, Array]:

@@ -49,6 +49,9 @@ def find_wanted_values(
     wanted = dict[str, Span](outputs or {})
     for op in reversed(dag.ops):
         walk = _Backward(op, wanted)
+        for axis in op.reduce_axes:
+            for bound in axis.bounds:
+                walk.visit(bound, (0, axis.extent), is_guarded=False)
         extents = {axis.name: axis.extent for axis in op.axes}
         for place in op.places:
             walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)

@@ -15,13 +15,15 @@ from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
-from ansorc.ir.substitute import substitute
+from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer
+from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
+from ansorc.schedule.loops import loop_of, stages_ahead, starts_threads
 from ansorc.schedule.memory import memory_indices, memory_shape
 from ansorc.schedule.needed import Need, find_limits, find_needs
 from ansorc.schedule.placed import Placed, axis_values_of, minus
@@ -37,15 +39,6 @@ from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
-
-_KINDS = {
-    Mark.NONE: LoopKind.SERIAL,
-    Mark.PARALLEL: LoopKind.PARALLEL,
-    Mark.VECTORIZE: LoopKind.VECTORIZED,
-    Mark.UNROLL: LoopKind.UNROLLED,
-    Mark.BIND: LoopKind.BOUND,
-    Mark.MATRIX: LoopKind.MATRIX,
-}
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
@@ -90,7 +83,8 @@ class Nests:
     def _place(self, stage: Stage) -> Placed:
         leaves: dict[str, Expr] = {}
         for iterator in stage.iterators:
-            if as_int(iterator.extent) == 1 and iterator.mark is not Mark.BIND:
+            is_one = as_int(iterator.extent) == 1 and not stage.is_ragged(iterator)
+            if is_one and iterator.mark is not Mark.BIND:
                 leaves[iterator.name] = const(0)
             elif iterator.mark is Mark.TENSORIZE:
                 leaves[iterator.name] = TERM
@@ -128,7 +122,7 @@ class Nests:
     def _has_threads(self) -> bool:
         """Return whether a stage may start threads inside."""
         return any(
-            _starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
+            starts_threads(iterator) for other in self.state.stages for iterator in other.iterators
         )
 
     def _lows(self, stage: Stage, *, is_shared: bool) -> tuple[Expr, ...]:
@@ -179,7 +173,7 @@ class Nests:
         if first.thread.startswith("threadIdx") and isinstance(var, Var):
             self.threads = {**was_in, first.thread: (var.name, as_int(first.extent))}
         was_threaded, was_in_block = self.is_threaded, self.is_in_block
-        self.is_threaded = was_threaded or (_starts_threads(first) and isinstance(var, Var))
+        self.is_threaded = was_threaded or (starts_threads(first) and isinstance(var, Var))
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
@@ -191,13 +185,28 @@ class Nests:
                 stmt = Allocate(buffer, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
-        return _loop(
+        if placed.stage.is_ragged(first) and isinstance(var, Var):
+            return self._ragged(placed, var, stmt)
+        return loop_of(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
-            stages=_stages(placed.stage, inside),
+            stages=stages_ahead(placed.stage, inside),
         )
+
+    def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
+        """Return the loop over a range that is data, which is checked once for each row."""
+        axis = placed.stage.op.ragged_axis
+        assert axis is not None
+        values, guards = axis_values_of(placed, placed.leaves)
+        begin, end = self._expressions(placed, values, axis.bounds)
+        ends = (checked_end(axis, begin), checked_end(axis, end))
+        loop = For(var, axis.extent, LoopKind.RAGGED, body, begin=ends[0], end=ends[1])
+        inner = placed.stage.iterators[(placed.stage.position(axis.name) or 0) + 1 :]
+        names = {name for it in inner for name in free_vars(placed.leaves[it.name])}
+        conditions = self._conditions(placed, values, guards)
+        return _where([c for c in conditions if names.isdisjoint(free_vars(c))], loop)
 
     def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first reduction on, and the initialisation of the results."""
@@ -262,7 +271,7 @@ class Nests:
         marks = {iterator.mark for iterator in stage.iterators}
         is_fixed = marks & {Mark.BIND, Mark.TENSORIZE, Mark.MATRIX}
         is_whole = all(part.is_whole for it in inner for part in stage.parts[it.name])
-        is_whole &= not stage.op.places
+        is_whole &= not stage.op.places and stage.op.ragged_axis is None
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
         return find_needs(self.state, stage)
@@ -323,7 +332,7 @@ class Nests:
         for store in first:
             stmt = self._guard(placed, values, space, store)
             for iterator in reversed(space_loops):
-                stmt = _loop(iterator, leaves[iterator.name], stmt, is_unrolled=False)
+                stmt = loop_of(iterator, leaves[iterator.name], stmt, is_unrolled=False)
             nests.append(stmt)
         return nests
 
@@ -449,6 +458,12 @@ class Nests:
     def _guard(
         self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt
     ) -> Stmt:
+        return _where(self._conditions(placed, values, guards), stmt)
+
+    def _conditions(
+        self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate]
+    ) -> list[Expr]:
+        """Return the conditions of splits, and those by which all axes are inside the tensor."""
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
             for axis in placed.stage.op.axes:
@@ -458,13 +473,12 @@ class Nests:
                     conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
                 if range_ is None or range_[0] < 0:
                     conditions.append(compare(CompareOp.GE, value, const(0)))
-        needed = [c for c in conditions if prove(c, self.ranges) is not True]
-        if not needed:
-            return stmt
-        condition = needed[0]
-        for other in needed[1:]:
-            condition = Binary(Op.AND, condition, other)
-        return If(condition, stmt)
+        return [c for c in conditions if prove(c, self.ranges) is not True]
+
+
+def _where(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
+    """Return `stmt` under all of `conditions`."""
+    return If(reduce(partial(Binary, Op.AND), conditions), stmt) if conditions else stmt
 
 
 def _is_at_once(placed: Placed) -> bool:
@@ -474,23 +488,5 @@ def _is_at_once(placed: Placed) -> bool:
     return len(moving) == 1 and moving[0].mark is Mark.BIND
 
 
-def _stages(stage: Stage, inside: Sequence[Stage]) -> int:
-    """Return how many iterations ahead the stages `inside` a loop of `stage` are copied."""
-    is_shared = any(inner.scope == "shared" for inner in inside)
-    return dict(stage.pragmas).get("async_stages", 0) if is_shared else 0
-
-
-def _starts_threads(iterator: Loop) -> bool:
-    return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
-
-
 def _sequence(*stmts: Stmt) -> Stmt:
     return stmts[0] if len(stmts) == 1 else Seq(stmts)
-
-
-def _loop(iterator: Loop, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
-    if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
-        return body
-    kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
-    stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
-    return For(var, as_int(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)

@@ -76,7 +76,8 @@ def _detailed_nest(stages: Stages, stage: Stage, depth: int) -> Iterator[str]:
         yield f"{indent}{temporary.buffer.name} = {expr_text(temporary.value)}"
     combiner = "" if op.combiner is None else str(op.combiner.value)
     sign = _SIGNS.get(combiner, f"{combiner}=")
-    axes = ", ".join(axis.name for axis in op.axes)
+    places = {place.axis: expr_text(place.index) for place in op.places}
+    axes = ", ".join(places.get(axis.name, axis.name) for axis in op.axes)
     for buffer, body in zip(op.buffers, op.bodies, strict=True):
         yield f"{indent}{buffer.name}[{axes}] {sign} {expr_text(body)}"
 
@@ -86,7 +87,10 @@ def _loops(stage: Stage) -> Iterator[tuple[str, str]]:
     for iterator in stage.iterators:
         mark = f"bind {iterator.thread}" if iterator.mark is Mark.BIND else iterator.mark.value
         sharing = f" dynamic {iterator.chunk}" if iterator.chunk else ""
-        yield f"{mark} {iterator.name} in 0..{text(iterator.extent)}{sharing}", iterator.name
+        values = f"0..{text(iterator.extent)}"
+        if stage.op.ragged_axis is not None and stage.is_ragged(iterator):
+            values = " .. ".join(map(expr_text, stage.op.ragged_axis.bounds))
+        yield f"{mark} {iterator.name} in {values}{sharing}", iterator.name
 
 
 def _buffer_lines(stage: Stage, depth: int) -> Iterator[str]:

@@ -29,7 +29,8 @@ def start_of_results(stage: Stage, reduce: int) -> IntArray | int:
 
     `reduce` is that of its first reduction; see `initial_position`.
     """
-    return reduce if stage.op.places else initial_position(stage.iterators, reduce)
+    is_outside = stage.op.places or stage.op.ragged_axis is not None
+    return reduce if is_outside else initial_position(stage.iterators, reduce)
 
 
 def initial_loops(stage: Stage, start: int) -> Sequence[Loop]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.extent import Extent, multiply
 
@@ -165,6 +166,27 @@ class Stage:
     def is_inlined(self) -> bool:
         """Whether the stage has no loops of its own."""
         return isinstance(self.attach, Inlined)
+
+    def is_ragged(self, iterator: Loop) -> bool:
+        """Return whether an iterator runs over a range that is data."""
+        ragged = self.op.ragged_axis
+        return ragged is not None and iterator.name == ragged.name
+
+    def loops_in_range(self) -> tuple[Loop, ...]:
+        """Return the iterators inside a loop over a range that is data which it follows.
+
+        There must be none.
+        """
+        ragged = self.op.ragged_axis
+        position = None if ragged is None else self.position(ragged.name)
+        if ragged is None or position is None:
+            return ()
+        rows = {name for bound in ragged.bounds for name in free_vars(bound)}
+        return tuple(
+            iterator
+            for iterator in self.iterators[position + 1 :]
+            if any(part.axis in rows for part in self.parts[iterator.name])
+        )
 
     @property
     def is_shaped(self) -> bool:

@@ -105,6 +105,14 @@ class Step(ABC):
             condition=not stage.is_shaped,
         )
 
+    def require_even(self, state: State, stage: Stage, iterator: Loop, verb: str) -> None:
+        """Refuse if `iterator` runs over a range that is data."""
+        self.require(
+            state, f"'{iterator.name}' runs over a range that is data, of another length for each "
+            f"row, so it cannot be {verb}", (stage.name, iterator.name),
+            condition=not stage.is_ragged(iterator),
+        )  # fmt: skip
+
     def require_unmarked(self, state: State, iterator: Loop, verb: str) -> None:
         """Refuse if `iterator` of this step's stage already carries a mark."""
         self._require_no_mark(

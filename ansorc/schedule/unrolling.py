@@ -41,6 +41,8 @@ def loops_to_unroll(
     for position, iterator in reversed(tuple(enumerate(stage.iterators))):
         if iterator.mark not in _PASSED or state.stages_inside(stage.name, iterator.name):
             break
+        if stage.is_ragged(iterator):
+            break
         is_open = is_open & (position >= serial)
         if iterator.mark in (Mark.VECTORIZE, Mark.TENSORIZE, Mark.MATRIX):
             continue

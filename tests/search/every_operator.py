@@ -105,6 +105,10 @@ CASES: dict[str, Case] = {
     "stack": Case((_MATRIX, _MATRIX), (0,), is_list=True),
     "tile": Case(((3, 7),), ((2, 3),)),
     "transpose": Case((_MATRIX,), ((1, 0),)),
+    "cumsum": Case((_MATRIX,), (1,)),
+    "cumprod": Case((_MATRIX,), (0,)),
+    "cummax": Case((_MATRIX,), (1,), {"reverse": True}),
+    "cummin": Case((_MATRIX,), (1,)),
 }
 """By the name of the operator, and after it what is particular."""
 _OF_WEIGHTS = (

@@ -57,6 +57,8 @@ def _called(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
             else (hint, value)
             for hint, value in op.hints
         ),
+        places=tuple(replace(place, axis=axes[place.axis]) for place in op.places),
+        scan=op.scan and replace(op.scan, axis=axes[op.scan.axis]),
     )
-    changed = changed.with_buffers([replace(b, name=tensors[b.name]) for b in op.buffers])
-    return changed.with_bodies(lambda body: rewrite(body, rule))
+    changed = changed.with_bodies(lambda body: rewrite(body, rule))
+    return changed.with_buffers([replace(b, name=tensors[b.name]) for b in op.buffers])

@@ -246,6 +246,32 @@ def scattered(chain: Chain) -> Tensor:
     return ac.compute(result.shape, lambda *i: ac.maximum(ac.minimum(result[i], 8), -8), chain.name)
 
 
+def ragged(chain: Chain) -> Tensor:
+    """Combine rows of a range that a tensor says, for each of a few results."""
+    data, count = chain.last, chain.draw(st.integers(1, 5))
+    rows, second = data.shape[0], len(data.shape) > 1 and chain.draw(st.booleans())
+    first = ac.placeholder((count,), f"P{len(chain.inputs)}", "int32")
+    chain.inputs.append(first)
+    reduce = chain.draw(st.sampled_from([ac.sum, ac.sum, ac.prod, ac.max, ac.min]))
+    most = chain.draw(st.integers(1, 4))
+    r = ac.reduce_axis(list(data.shape)[-1], "r")
+
+    def body(*i: Scalar) -> ac.Reduction:
+        number = first[i[0]].astype("int64")
+        begin = number % rows
+        k = ac.reduce_axis((begin, ac.minimum(begin + number % most, rows)), "k")
+        if second:
+            return reduce(data[(k, *i[1:], r)], axis=[k, r])
+        return reduce(data[(k, *i[1:])], axis=k)
+
+    rest = data.shape[1:-1] if second else data.shape[1:]
+    result = ac.compute((count, *rest), body, chain.name)
+    if reduce not in (ac.max, ac.min):
+        return result
+    chain.tensors.append(result)  # of an empty range there is an infinity
+    return ac.compute(result.shape, lambda *i: ac.maximum(ac.minimum(result[i], 8), -8), chain.name)
+
+
 def matmul(chain: Chain) -> Tensor:
     data = chain.last
     depth = data.shape[-1]
@@ -427,6 +453,7 @@ MAKERS: list[tuple[Callable[[Chain], Tensor], Callable[[Chain], bool]]] = [
     (fold, lambda chain: 1 <= _rank(chain) <= 2),
     (reduction, lambda chain: _rank(chain) >= 1),
     (scattered, lambda chain: _rank(chain) >= 1),
+    (ragged, lambda chain: _rank(chain) >= 1),
     (matmul, lambda chain: _rank(chain) >= 1),
     (window, lambda chain: _rank(chain) >= 1),
     (

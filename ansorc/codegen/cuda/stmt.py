@@ -184,7 +184,9 @@ class CudaStatements:
             self.line(f"#pragma unroll {slots}")
         elif _straight(loop.body) >= _LONG_BODY:
             self.line("#pragma unroll 1")
-        with self._block(f"for (int {name} = 0; {name} < {loop.extent}; ++{name})"):
+        ends = [self.exprs.value(bound).text for bound in loop.bounds]
+        begin, end = ends or ("0", loop.extent)
+        with self._block(f"for (int {name} = {begin}; {name} < {end}; ++{name})"):
             self.statement(loop.body)
 
     def _if(self, stmt: If) -> None:

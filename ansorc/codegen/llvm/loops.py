@@ -31,7 +31,9 @@ class Counters:
 def is_innermost(loop: For) -> bool:
     """Whether no loop inside `loop` is left in the code."""
     inner = (part for part in statements(loop.body) if isinstance(part, For))
-    return all(part.kind is LoopKind.UNROLLED or part.extent <= 1 for part in inner)
+    return all(
+        part.kind is LoopKind.UNROLLED or (part.extent <= 1 and not part.bounds) for part in inner
+    )
 
 
 def is_tile_step(loop: For) -> bool:

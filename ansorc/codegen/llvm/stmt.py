@@ -150,6 +150,8 @@ class StmtWriter:
                     self.writer, self.exprs, check,
                     lambda: self.loop(in_turn, "0", str(stmt.extent)),
                 )  # fmt: skip
+            case LoopKind.RAGGED:
+                self._ragged(stmt)
             case _ if stmt.kind is LoopKind.UNROLLED or stmt.extent <= 1:
                 is_step = is_tile_step(stmt)
                 for number in range(stmt.extent):
@@ -159,6 +161,21 @@ class StmtWriter:
                     self.statement(stmt.body)
             case _:
                 self.loop(stmt, "0", str(stmt.extent))
+
+    def _ragged(self, stmt: For) -> None:
+        """Write a loop whose range is data: nothing runs where it is empty."""
+        begin, end = (self.exprs.value(bound).text for bound in stmt.bounds)
+        writer = self.writer
+        then, join = writer.name("then"), writer.name("join")
+        some = writer.emit(f"icmp slt i64 {begin}, {end}")
+        writer.open_landing()
+        writer.line(f"br i1 {some}, label {then}, label {join}")
+        writer.start_block(then)
+        with writer.inner_scope():
+            self.loop(stmt, begin, end)
+        writer.line(f"br label {join}")
+        writer.start_block(join)
+        writer.close_landing()
 
     def _if(self, stmt: If) -> None:
         condition = self.exprs.value(stmt.condition)

@@ -344,8 +344,12 @@ class Simplifier:
             return Seq(())
         inner = Simplifier({**self._ranges, loop.var.name: (0, loop.extent - 1)}, self._facts)
         body = inner.stmt(loop.body)
-        if _is_empty(body) or (loop.extent == 1 and loop.kind is not LoopKind.BOUND):
+        is_kept = loop.kind in (LoopKind.BOUND, LoopKind.RAGGED)
+        if _is_empty(body) or (loop.extent == 1 and not is_kept):
             return body
+        bounds = self.exprs(loop.bounds)
+        if bounds is not loop.bounds and bounds != loop.bounds:
+            loop = replace(loop, begin=bounds[0], end=bounds[1])
         if body is loop.body:
             return loop
         return with_body(loop, body)

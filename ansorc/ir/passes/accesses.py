@@ -112,6 +112,8 @@ class Accesses:
     def _visit(self, stmt: Stmt, context: StmtContext) -> None:
         match stmt:
             case For():
+                for bound in stmt.bounds:
+                    self._loads(bound, context)
                 start = len(self.all)
                 self._visit(stmt.body, replace(context, loops=(*context.loops, stmt)))
                 span = Span(stmt, len(context.loops), tuple(self.all[start:]))

@@ -87,6 +87,7 @@ class _Placing:
     def _check(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
             case For(var, extent):
+                stmt = self._bounds(stmt, path, ranges)
                 inner = {**ranges, var.name: (0, extent - 1)}
                 return map_substatements(
                     stmt, lambda part: self.stmt(part, (*path, (stmt, None)), inner)
@@ -108,6 +109,13 @@ class _Placing:
                 return map_substatements(
                     stmt, lambda part: self.stmt(part, (*path, (stmt, None)), ranges)
                 )
+
+    def _bounds(self, loop: For, path: _Path, ranges: dict[str, Interval]) -> For:
+        """Return `loop` with a range without checks; they are placed before it."""
+        if not loop.bounds:
+            return loop
+        begin, end = self._exprs(loop, loop.bounds, path, ranges)
+        return replace(loop, begin=begin, end=end)
 
     def _if(self, stmt: If, test: Expr, path: _Path, ranges: dict[str, Interval]) -> Stmt:
         then = self.stmt(stmt.then, (*path, (stmt, test)), ranges)
@@ -189,8 +197,8 @@ class _Placing:
 
     def _may_leave(self, around: Stmt, need: _Need) -> bool:
         """Return whether a check may be done before `around` instead of inside it."""
-        if isinstance(around, For) and around.kind is LoopKind.BOUND:
-            return False
+        if isinstance(around, For) and around.kind in (LoopKind.BOUND, LoopKind.RAGGED):
+            return False  # an empty range reads nothing
         if isinstance(around, Allocate) and around.buffer.name in need.reads:
             return False
         return need.reads.isdisjoint(self._stores.of(around))

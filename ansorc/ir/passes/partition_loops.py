@@ -94,7 +94,7 @@ class _Partition:
         name = loop.var.name
         inner = {**ranges, name: (0, loop.extent - 1)}
         done: list[Expr] = []
-        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND):
+        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND, LoopKind.RAGGED):
             for cuts in find_cuts(name, self._tests_of(loop, loop.body), inner):
                 parts = self._parts(loop, cuts, ranges) if cuts.expr == loop.var else None
                 if parts is not None:

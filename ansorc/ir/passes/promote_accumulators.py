@@ -118,7 +118,9 @@ class _Promotion:
 
     def _tiles(self, loop: For, done: frozenset[str]) -> list[PromotedTile]:
         """Return the tiles that `loop` updates and that fit into registers."""
-        if loop.kind not in _SEQUENTIAL or (self._has_units and _has_matrices(loop)):
+        if loop.kind not in (*_SEQUENTIAL, LoopKind.RAGGED) or (
+            self._has_units and _has_matrices(loop)
+        ):
             return []  # what matrix units add to is in registers already
         span, tiles, free = self._accesses.below(loop), list[PromotedTile](), self._register_bytes
         stored = {a.buffer.name: a.buffer for a in span.accesses if a.is_store}

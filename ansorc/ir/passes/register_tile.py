@@ -221,7 +221,7 @@ def perfect_nest(stmt: Stmt) -> tuple[list[For], list[Expr], Store | None]:
     guards: list[Expr] = []
     while True:
         match stmt:
-            case For(_, _, kind, body) if kind not in THREADED_KINDS:
+            case For(_, _, kind, body) if kind not in (*THREADED_KINDS, LoopKind.RAGGED):
                 loops.append(stmt)
                 stmt = body
             case If(condition, then, None) if not reads_memory(condition):

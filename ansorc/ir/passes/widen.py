@@ -25,6 +25,7 @@ from ansorc.ir.stmt import (
     Stmt,
     Store,
 )
+from ansorc.ir.substitute import free_vars
 
 
 def widen(stmt: Stmt, lanes: LaneRange, *, may_mask: bool = False) -> Stmt:
@@ -53,6 +54,8 @@ class _Widener:
             case Store():
                 return self._store(stmt)
             case For(var, extent, _, body, _):
+                if any(self._lanes.name in free_vars(bound) for bound in stmt.bounds):
+                    raise NotWidenableError
                 for exprs in (self._exprs, self._everywhere):
                     exprs.forget()  # what was simplified with the bounds of another loop
                 self._lanes.ranges[var.name] = (0, extent - 1)

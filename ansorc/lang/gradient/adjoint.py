@@ -154,6 +154,12 @@ class _Reverse:
         adjoints = [self._adjoint(output) for output in outputs]
         if all(adjoint is None for adjoint in adjoints):
             return
+        if op.ragged_axis is not None:
+            raise LanguageError(
+                f"ac.gradient: '{op.name}' reduces over ranges that are data, which has no "
+                "derivative here; mark it by ac.stop_gradient, or write it as an ac.scatter of all "
+                "terms"
+            )
         held, op = self._split_lets(op)
         named = op.with_bodies(self._with_unique_names)
         place = {place.axis: place.index for place in named.places}

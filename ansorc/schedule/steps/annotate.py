@@ -80,6 +80,7 @@ class Vectorize(Step):
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
         self.require_markable(state, stage.iterators[position])
+        self.require_even(state, stage, stage.iterators[position], "vectorized")
         _require_no_scan(self, state, stage.iterators[position], "vectorized")
         self.require(
             state, f"the lanes of '{self.iterator}' may go to one element of '{stage.name}'; "
@@ -111,6 +112,7 @@ class Unroll(Step):
         stage = self.stage_of(state)
         position = self.position_of(state, stage, self.iterator)
         self.require_markable(state, stage.iterators[position])
+        self.require_even(state, stage, stage.iterators[position], "unrolled")
         after = state.with_stage(_mark(stage, position, Mark.UNROLL))
         require_bounded(self, state, after, (stage.name, self.iterator))
         return after
@@ -146,6 +148,7 @@ class BindThread(Step):
             *((stage.name, other) for other in others),
             condition=not others or self.thread == "vthread",
         )  # fmt: skip
+        self.require_even(state, stage, iterator, "bound to a thread")
         if iterator.kind is AxisKind.REDUCE and stage.op.places:
             self._require_atomic(state, stage)
         elif iterator.kind is AxisKind.REDUCE and self.thread == "threadIdx.x":

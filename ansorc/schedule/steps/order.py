@@ -43,6 +43,7 @@ class Fuse(Step):
         joined = stage.iterators[first : first + len(places)]
         for iterator in joined:
             self.require_unmarked(state, iterator, "fuse it")
+            self.require_even(state, stage, iterator, "fused")
         self.require(
             state, _unlike_words({iterator.kind for iterator in joined}), *spots,
             condition=len({iterator.kind for iterator in joined}) == 1,
@@ -92,7 +93,14 @@ class Reorder(Step):
                 state, f"'{iterator.name}' is tensorized and stays innermost",
                 condition=iterator.mark is not Mark.TENSORIZE,
             )  # fmt: skip
-        changed = state.with_stage(replace(stage, iterators=tuple(iterators)))
+        after = replace(stage, iterators=tuple(iterators))
+        inside = after.loops_in_range()
+        self.require(
+            state, "a range that is data follows "
+            f"{', '.join(repr(it.name) for it in inside)}, which would be inside its loop",
+            *((stage.name, it.name) for it in inside), condition=not inside,
+        )  # fmt: skip
+        changed = state.with_stage(after)
         return settle(changed, self, state, within=stage.name)
 
     def _require_steps_in_order(

@@ -69,6 +69,11 @@ class RFactor(Step):
             if it.mark is not Mark.NONE or it.kind is AxisKind.SPACE
         ]
         held = [(inner.name, "") for inner in state.stages_inside(stage.name)]
+        ragged = stage.op.ragged_axis
+        self.require(
+            state, f"'{stage.name}' reduces over ranges that are data, whose terms make no partial "
+            "results of one shape", condition=ragged is None,
+        )  # fmt: skip
         reduce = [it.name for it in stage.iterators if it.kind is AxisKind.REDUCE]
         self.require(
             state, f"'{self.iterator}' is the only loop over terms that are scattered, so nothing "

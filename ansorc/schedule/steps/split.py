@@ -55,6 +55,7 @@ class Split(Step):
         position = self.position_of(state, stage, self.iterator)
         iterator = stage.iterators[position]
         self.require_unmarked(state, iterator, "split it")
+        self.require_even(state, stage, iterator, "split")
         is_positive = all(not isinstance(n, int) or n >= 1 for n in self.lengths)
         self.require(
             state, "give at least one length, each 1 or more", (self.stage, self.iterator),

@@ -69,6 +69,7 @@ class Tensorize(Step):
                     "not divide it; pad it with zeros to a multiple",
                     condition=relation.parent.kind is AxisKind.SPACE,
                 )  # fmt: skip
+        self.require_even(state, stage, stage.iterators[position], "tensorized")
         self.require(
             state, f"the terms of '{stage.name}' go to places, one by one",
             condition=not stage.op.places,

@@ -28,9 +28,9 @@ from ansorc.search.sketch.complete import place_stages
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
-from ansorc.search.sketch.private_copies import PrivateCopies
+from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, is_redefined
-from ansorc.search.sketch.rfactor import AddRfactor
+from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
@@ -70,7 +70,9 @@ Way: TypeAlias = dict[str, tuple[LoopCounts, Cycles]]
 
 RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    KeepRanges(),
     SimplifyConstIndices(),
+    TuplesInLanes(),
     AddCacheWrite(),
     MultiLevelTilingWithFusion(levels=(2,)),
     MultiLevelTiling(),
@@ -82,18 +84,25 @@ WITH_COPIES: tuple[SketchRule, ...] = (
     *RULES,
 )
 """The first sketch of these has a copy of scattered results for each core."""
-WITH_RFACTOR: tuple[SketchRule, ...] = (AddRfactor(vectors=()), *RULES)
+WITH_RFACTOR: tuple[SketchRule, ...] = (KeepRanges(), AddRfactor(vectors=()), *RULES)
 """The first sketch of these has long reductions in shares for the cores."""
-IN_LANES: tuple[SketchRule, ...] = (LaneReductionTiling(levels=(2,)), *RULES)
+IN_LANES: tuple[SketchRule, ...] = (KeepRanges(), LaneReductionTiling(levels=(2,)), *RULES)
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
-WITH_ROWS: tuple[SketchRule, ...] = (FuseRowReductions(), *RULES)
+WITH_ROWS: tuple[SketchRule, ...] = (KeepRanges(), FuseRowReductions(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
-WITH_TERMS: tuple[SketchRule, ...] = (AlwaysInline(), AddCacheWrite(), FuseProductChain(), *RULES)
+WITH_TERMS: tuple[SketchRule, ...] = (
+    AlwaysInline(),
+    KeepRanges(),
+    AddCacheWrite(),
+    FuseProductChain(),
+    *RULES,
+)
 """The first sketch of these has products of rows of other products computed with these."""
-TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), TensorizeDotProduct(), Skip())
+TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(), Skip())
 """Those of these sketches that use a dot-product instruction, where there are any."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    KeepRanges(),
     SimplifyConstIndices(),
     Redefined(),
     ScanInBlocks(),

@@ -11,9 +11,9 @@ from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules, rules_of_lim
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, place_stages
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
-from ansorc.search.sketch.private_copies import PrivateCopies
+from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
-from ansorc.search.sketch.rfactor import AddRfactor, with_lengths
+from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes, with_lengths
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
@@ -39,12 +39,14 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU, in the order in which they are asked."""
     return (
         AlwaysInline(),
+        KeepRanges(),
         PrivateCopies(),
         SimplifyConstIndices(),
         TensorizeDotProduct(),
         Redefined(),
         ScanInBlocks(),
         AddRfactor(),
+        TuplesInLanes(),
         LaneReductionTiling(tiling),
         FuseRowReductions(tiling),
         FuseProductChain(tiling),

@@ -42,7 +42,10 @@ def digits_of(stage: Stage) -> dict[str, tuple[Digit, ...]]:
         axis.name: (Digit(axis.name, 1, extent),)
         for axis, extent in zip(stage.op.axes, stage.region, strict=True)
     }
-    digits |= {axis.name: (Digit(axis.name, 1, axis.extent),) for axis in stage.op.reduce_axes}
+    digits |= {
+        axis.name: (Digit(axis.name, 1, stage.op.count_terms(axis)),)
+        for axis in stage.op.reduce_axes
+    }
     for relation in stage.relations:
         if isinstance(relation, FuseRelation) and is_flat(stage):
             axes = stage.op.axes

@@ -13,6 +13,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Root, Stage
 from ansorc.schedule.steps import BindThread, Fuse, Reorder, Split, Vectorize
 from ansorc.search.gpu.parts import add_up_parts, adds_up_parts
+from ansorc.search.sketch.loops import follows_range
 from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.sketch import TileVariable
@@ -48,6 +49,7 @@ def _is_for_one(partial: PartialSketch, stage: Stage) -> bool:
     if adds_up_parts(partial, stage):
         return True
     is_sum = isinstance(stage.attach, Root) and stage.is_untouched and bool(stage.op.reduce_axes)
+    is_sum &= stage.op.ragged_axis is None
     return is_sum and fusible_consumer(partial, stage.name) is not None
 
 
@@ -124,6 +126,8 @@ def _lanes(partial: PartialSketch, op: ComputeOp) -> int:
     if contiguous is None or contiguous + 1 < len(op.axes):
         return 1
     axis = op.axes[contiguous]
+    if follows_range(op, axis.name):
+        return 1
     if op.reduce_axes and (len(op.buffers) > 1 or not loads_run_along(op, axis.name)):
         return 1
     return partial.lanes(op) if axis.extent % 2 == 0 else 1

@@ -83,6 +83,7 @@ def _longest(stage: Stage) -> Axis:
 def adds_up_parts(partial: PartialSketch, stage: Stage) -> bool:
     """Return whether `stage` adds up what `SplitK` made, and one other stage reads it."""
     is_sum = isinstance(stage.attach, Root) and stage.is_untouched and bool(stage.op.reduce_axes)
+    is_sum &= stage.op.ragged_axis is None
     sources = [partial.state.source(buffer.name) for buffer in stage.op.reads] if is_sum else []
     is_of_parts = any(
         source is not None

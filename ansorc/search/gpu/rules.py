@@ -28,6 +28,7 @@ from ansorc.search.gpu.transposition import transpose_via_shared
 from ansorc.search.memo import memoize
 from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.predicates import is_tiled_first
+from ansorc.search.sketch.private_copies import KeepRanges
 from ansorc.search.sketch.rule import PartialSketch, SketchRule, Verdict
 from ansorc.search.sketch.rules import Skip
 from ansorc.search.sketch.scan_blocks import ScanInBlocks
@@ -71,7 +72,7 @@ def require_gpu_options(options: SearchOptions) -> None:
 def gpu_rules() -> tuple[SketchRule, ...]:
     """Return the rules for a GPU, in the order in which they are asked."""
     return (
-        InlineOnGpu(), ScanInBlocks(MANY_ROWS, is_placed=False), AtomicUpdates(),
+        InlineOnGpu(), KeepRanges(), ScanInBlocks(MANY_ROWS, is_placed=False), AtomicUpdates(),
         LeaveToThreads(), SplitK(), TilingForMatrixUnits(), TilingForThreads(), Skip(),
     )  # fmt: skip
 

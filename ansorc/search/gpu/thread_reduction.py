@@ -53,6 +53,7 @@ def long_reductions(partial: PartialSketch) -> list[Stage]:
         for stage in partial.state.stages
         if isinstance(stage.attach, Root)
         and stage.op.reduce_axes
+        and stage.op.ragged_axis is None
         and not is_bound(partial, stage)
         and terms_of(stage) >= LEAST_TERMS
         and not adds_up_parts(partial, stage)

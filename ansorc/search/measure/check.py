@@ -137,7 +137,8 @@ class Expectation:
             limit = np.maximum(np.abs(reference), allowed.scale) * allowed.relative
             if rounding is not None:
                 limit = np.maximum(limit, SAFETY * rounding)
-            self._per_error = np.reciprocal(limit + self._allowed.smallest).reshape(-1)
+            least = max(self._allowed.smallest, np.finfo(np.float64).tiny)  # whose inverse exists
+            self._per_error = np.reciprocal(limit + least).reshape(-1)
 
     @property
     def reference(self) -> Reference:

@@ -8,6 +8,7 @@ from math import prod
 
 from ansorc.ir.arith.affine import step_along
 from ansorc.ir.expr import Binary, BinaryOp, Call, Const, Var
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.hints import hint_axes
@@ -56,7 +57,7 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     along = adjoining_terms(partial, stage.op)
     if along is not None:
         return _reorder(partial, name, _with_last(stage, along))
-    if contiguous is None:
+    if contiguous is None or follows_range(stage.op, stage.op.axes[contiguous].name):
         return partial
     across = find_transposed_axis(partial, stage.op)
     if across is not None and isinstance(stage.attach, Root):
@@ -78,6 +79,12 @@ def reorder_loops(partial: PartialSketch, name: str) -> PartialSketch:
     if reduce and not is_split and not reads_along(stage.op, inner):
         return partial
     return _reorder(partial, name, (*outer, *reduce, inner))
+
+
+def follows_range(op: ComputeOp, axis: str) -> bool:
+    """Return whether a range that is data follows `axis`, which therefore stays outside of it."""
+    bounds = () if op.ragged_axis is None else op.ragged_axis.bounds
+    return any(axis in free_vars(bound) for bound in bounds)
 
 
 def annotate(
@@ -158,7 +165,11 @@ def adjoining_terms(partial: PartialSketch, op: ComputeOp) -> str | None:
     and where a reduction has several results.
     """
     contiguous = vector_axis(op)
-    if op.places or (contiguous is not None and _adjoin(op, op.axes[contiguous].name)):
+    if (
+        op.places
+        or op.ragged_axis
+        or (contiguous is not None and _adjoin(op, op.axes[contiguous].name))
+    ):
         return None
     lanes = partial.lanes(op)
     is_masked = partial.target.masks_remainders(in_registers=True)
@@ -197,6 +208,20 @@ def contiguous_terms(op: ComputeOp, least: int) -> str | None:
         and any(step_along(load.indices[-1], axis.name) == 1 for load in op.loads if load.indices)
     ]
     return fitting[-1] if fitting and isinstance(op.combiner, Combiner) else None
+
+
+def terms_adjoin(op: ComputeOp, name: str) -> bool:
+    """Return whether terms adjoin along a reduce axis in each load that moves with it.
+
+    No load may adjoin along the last space axis, which is vectorised then.
+    """
+    contiguous = vector_axis(op)
+    moving = [load for load in op.loads if any(step_along(x, name) for x in load.indices)]
+    if not moving or op.places:
+        return False
+    if contiguous is not None and _adjoin(op, op.axes[contiguous].name):
+        return False
+    return all(step_along(load.indices[-1], name) == 1 for load in moving)
 
 
 def gathers_once(op: ComputeOp, axis: str, terms: str) -> bool:

@@ -118,6 +118,8 @@ def needs_rfactor(partial: PartialSketch, name: str) -> bool:
     is_new = stage.is_untouched and not stage.scope and not is_rfactored(partial, name)
     if not is_new or not stage.op.reduce_axes or stage.op.places:
         return False
+    if stage.op.ragged_axis is not None:
+        return False
     space = prod(axis.extent for axis in stage.op.axes)
     terms = prod(axis.extent for axis in stage.op.reduce_axes)
     if space > CHUNKS_PER_CORE * partial.target.cores or space * terms < LEAST_TERMS:

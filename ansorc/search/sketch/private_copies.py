@@ -17,6 +17,23 @@ LONGEST_ROW = 8
 
 
 @dataclass(frozen=True)
+class KeepRanges:
+    """Leave a reduction over ranges that are data in its loops: rows differ, so it has no tiles.
+
+    Its contiguous axis is divided and vectorised inside the range, as of any plain reduction.
+    """
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether `stage` reduces over ranges that are data."""
+        is_ragged = partial.stage(stage).op.ragged_axis is not None
+        return Verdict.APPLY_AND_STOP if is_ragged else Verdict.SKIP
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch as it is."""
+        yield partial.with_trace(f"keep the ranges of {stage}")
+
+
+@dataclass(frozen=True)
 class PrivateCopies:
     """Give each thread a copy of the results that terms go to, or several, and add the copies up.
 

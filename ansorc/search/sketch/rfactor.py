@@ -9,10 +9,17 @@ from math import log, prod
 
 from ansorc.lang.access import has_data_reuse
 from ansorc.lang.compute_op import Axis
+from ansorc.lang.reducer import Reducer
 from ansorc.schedule.schedule import replay
 from ansorc.schedule.steps import Fuse, Reorder, RFactor, Split
-from ansorc.search.sketch.loops import adjoining_terms
-from ansorc.search.sketch.predicates import CHUNKS_PER_CORE, is_made, needs_rfactor, needs_tiling
+from ansorc.search.sketch.loops import adjoining_terms, terms_adjoin
+from ansorc.search.sketch.predicates import (
+    CHUNKS_PER_CORE,
+    is_made,
+    is_rfactored,
+    needs_rfactor,
+    needs_tiling,
+)
 from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.tiles import divisors
@@ -54,6 +61,44 @@ class AddRfactor:
             axis = next(axis for axis in axes if axis.name == along)
             if length < axis.extent:
                 yield _in_lanes(partial, stage, axis, length)
+
+
+@dataclass(frozen=True)
+class TuplesInLanes:
+    """Reduce tuples along a row, such as (value, index), in the lanes of vectors.
+
+        for i, k: (V, I)[i] = best of A[i, k]
+    ->  for i, k0, k1: (V.rf, I.rf)[i, k1] = best of A[i, k0 * n + k1]
+        for i, k1: (V, I)[i] = best of (V.rf, I.rf)[i, k1]
+
+    Passes make partial results of sums and extremes alone (`vectorize_reductions`).
+    """
+
+    vectors: tuple[int, ...] = (4,)
+    """The vectors of partial results."""
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether the tuples of one result adjoin in memory, and fill the lanes twice."""
+        is_fit = self._axis(partial, stage) is not None
+        return Verdict.APPLY_AND_STOP if is_fit else Verdict.SKIP
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield a sketch for each number of vectors."""
+        axis = self._axis(partial, stage)
+        assert axis is not None
+        for count in self.vectors:
+            yield _in_lanes(partial, stage, axis, count * partial.lanes(partial.stage(stage).op))
+
+    def _axis(self, partial: PartialSketch, name: str) -> Axis | None:
+        stage = partial.stage(name)
+        op, is_made_here = stage.op, is_rfactored(partial, name)
+        if not isinstance(op.combiner, Reducer) or not stage.is_untouched or is_made_here:
+            return None
+        if stage.scope or needs_rfactor(partial, name):
+            return None
+        longest = max(self.vectors) * partial.lanes(op)
+        fitting = [axis for axis in op.reduce_axes if axis.extent >= 2 * longest]
+        return next((axis for axis in reversed(fitting) if terms_adjoin(op, axis.name)), None)
 
 
 def _in_parts(partial: PartialSketch, stage: str, parts: int) -> PartialSketch:

@@ -17,6 +17,7 @@ from ansorc.search.options import DEFAULTS, PAPER, SearchOptions
 from ansorc.search.space import design_space, steps
 from bench.paper_cases import SHAPES, Case
 from tests.support.assumed import machine
+from tests.support.nightly import sampled
 
 TARGET = machine("x86_64-linux-gnu -mcpu=znver4 -cores=2")
 SMALL = {"C2D": 3, "C3D": 3, "GRP": 3, "DIL": 3, "ConvLayer": 4}
@@ -53,7 +54,7 @@ def check(operator: str, count: int, options: SearchOptions) -> None:
 
 
 @pytest.mark.parametrize("options", [DEFAULTS, FEW], ids=["default", "paper"])
-@pytest.mark.parametrize("operator", SHAPES)
+@pytest.mark.parametrize("operator", sampled(list(SHAPES), ["C2D", "T2D", "TBS"]))
 def test_a_few(operator: str, options: SearchOptions) -> None:
     check(operator, FAST, options)
 

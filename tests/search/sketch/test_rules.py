@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 import ansorc.lang as ac
+from ansorc.graph.api import build
 from ansorc.lang import operators as ops
 from ansorc.schedule import replay
 from ansorc.schedule.stage import At
@@ -314,3 +316,28 @@ def test_elements_at_places_are_stored_where_they_are_no_rows() -> None:
     chosen = ops.take(data, which, axis=1, name="chosen")
     sketches = generate(ac.ComputeDAG([data, which, ops.relu(chosen, name="y")]), ZEN3, RULES)
     assert not any(s.state.stage("chosen").is_inlined for s in sketches)
+
+
+def largest_of_rows(rows: int, columns: int) -> ac.ComputeDAG:
+    a, k = ac.placeholder((rows, columns), "A"), ac.reduce_axis(columns, "k")
+    names = ["value", "place"]
+    return ac.ComputeDAG([a, *ac.compute_tuple(rows, lambda i: ac.argmax(a[i, k], axis=k), names)])
+
+
+def test_tuples_of_rows_are_reduced_in_lanes() -> None:
+    """Where the row fills the lanes twice, and is contiguous."""
+    (sketch,) = generate(largest_of_rows(1000, 4000), ZEN3, RULES)
+    assert sketch.name == "rfactor value in 16 lanes"
+    assert not any("lanes" in s.name for s in generate(largest_of_rows(1000, 31), ZEN3, RULES))
+    a, k = ac.placeholder((500, 1000), "A"), ac.reduce_axis(500, "k")
+    columns = ac.compute_tuple(1000, lambda i: ac.argmax(a[k, i], axis=k), ["value", "place"])
+    assert not any("lanes" in s.name for s in generate(ac.ComputeDAG([a, *columns]), ZEN3, RULES))
+
+
+@pytest.mark.parametrize("columns", [32, 1000, 1003])
+def test_the_first_of_equals_is_found_in_lanes(columns: int) -> None:
+    a = np.random.default_rng(0).integers(0, 50, (30, columns)).astype(np.float32)
+    a[3, columns // 2] = a[3, columns - 1] = np.nan
+    value, place = build(largest_of_rows(30, columns))(a)
+    np.testing.assert_array_equal(place, a.argmax(1))
+    np.testing.assert_array_equal(value, a.max(1))

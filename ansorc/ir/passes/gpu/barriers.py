@@ -99,7 +99,7 @@ class _Waiting:
 
     def _loop(self, loop: For, body: Stmt) -> Stmt:
         """Walk through the body twice, so that accesses of one iteration meet those of the next."""
-        if not self._needs_waiting(loop):
+        if not self._needs_waiting(loop) or any(map(self._divides, loop.bounds)):
             return self._leaf(loop)
         name = loop.var.name
         self._loops[name] = loop.extent
@@ -209,6 +209,8 @@ class _Waiting:
 def _collect(root: Stmt | Expr, like: Touch, touches: list[Touch]) -> None:
     match root:
         case For(var, extent, _, body):
+            for bound in root.bounds:
+                _collect(bound, like, touches)
             _collect(body, replace(like, free={**like.free, var.name: extent}), touches)
         case If(condition, then, otherwise):
             _collect(condition, like, touches)

@@ -93,13 +93,13 @@ class Touch:
     is_store: bool
     statement: int
     """The number of the statement."""
-    is_atomic: bool = False
-    """Whether it does not race with others that are atomic."""
     guards: tuple[Expr, ...] = ()
     fixed: Extents = field(default_factory=dict[str, int])
     """The loops around it that are in the current iteration of the walk."""
     free: Extents = field(default_factory=dict[str, int])
     """The loops around it that may be in any iteration."""
+    is_atomic: bool = False
+    """Whether it does not race with others that are atomic."""
 
     @cached_property
     def key(self) -> Hashable:

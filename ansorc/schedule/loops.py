@@ -1,0 +1,39 @@
+"""Loops of a stage as loops of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansorc.ir.expr import Expr, Var
+from ansorc.ir.stmt import For, LoopKind, Stmt
+from ansorc.schedule.stage import Loop, Mark, Stage
+from ansorc.schedule.values import as_int
+
+_KINDS = {
+    Mark.NONE: LoopKind.SERIAL,
+    Mark.PARALLEL: LoopKind.PARALLEL,
+    Mark.VECTORIZE: LoopKind.VECTORIZED,
+    Mark.UNROLL: LoopKind.UNROLLED,
+    Mark.BIND: LoopKind.BOUND,
+    Mark.MATRIX: LoopKind.MATRIX,
+}
+
+
+def loop_of(iterator: Loop, var: Expr, body: Stmt, *, is_unrolled: bool, stages: int = 0) -> Stmt:
+    """Return `body` in the loop of an iterator whose variable is `var`."""
+    if not isinstance(var, Var) or iterator.mark is Mark.TENSORIZE:
+        return body
+    kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
+    stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
+    return For(var, as_int(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)
+
+
+def starts_threads(iterator: Loop) -> bool:
+    """Return whether threads run the iterations of a loop."""
+    return iterator.mark is Mark.BIND or (iterator.mark is Mark.PARALLEL and iterator.extent != 1)
+
+
+def stages_ahead(stage: Stage, inside: Sequence[Stage]) -> int:
+    """Return how many iterations ahead the stages `inside` a loop of `stage` are copied."""
+    is_shared = any(inner.scope == "shared" for inner in inside)
+    return dict(stage.pragmas).get("async_stages", 0) if is_shared else 0
