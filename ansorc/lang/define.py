@@ -261,26 +261,32 @@ def _scan_op(
     op = ComputeOp(
         names[0], first.buffer, space, (), None, first.body, hints, tuple(more), scan=scan
     )
+    return with_shared_values(_with_own_states(op, steps))
+
+
+def _with_own_states(op: ComputeOp, steps: ScanSteps) -> ComputeOp:
+    """Return the scan with loads of its tensors in the place of the states of `steps`."""
     states = {id(var): load for var, load in zip(steps.states, op.state_loads, strict=True)}
 
     def rule(node: Node) -> Node | None:
-        place = isinstance(node, Load) and isinstance(node.buffer, StateBuffer)
-        is_own = id(node) in states or (place and any(node.buffer is p for p in steps.places))
-        if (place or isinstance(node, StateVar)) and not is_own:
-            raise LanguageError(f"'{names[0]}' uses a state of another scan; read its tensor")
+        place = node.buffer if isinstance(node, Load) else None
+        is_place, is_state = isinstance(place, StateBuffer), isinstance(node, StateVar)
+        is_own = id(node) in states or any(place is own for own in steps.places)
+        if (is_place or is_state) and not is_own:
+            raise LanguageError(f"'{op.name}' uses a state of another scan; read its tensor")
         if not isinstance(node, Load) or not isinstance(node.buffer, StateBuffer):
             return states.get(id(node))
         own = op.state_loads[node.buffer.output]
         if len(node.indices) != len(own.indices) - 1:
             raise LanguageError(
-                f"'{names[0]}' reads a state at {len(node.indices)} indices, but has "
+                f"'{op.name}' reads a state at {len(node.indices)} indices, but has "
                 f"{len(own.indices) - 1} axes besides '{steps.axis}'; give one for each"
             )
         along = [axis.name for axis in op.axes].index(steps.axis)
         others = node.indices[:along], node.indices[along:]
         return Load(own.buffer, (*others[0], own.indices[along], *others[1]))
 
-    return with_shared_values(op.with_bodies(lambda body: rewrite(body, rule)))
+    return op.with_bodies(lambda body: rewrite(body, rule))
 
 
 def _one(name: str, value: Element | Elements) -> Found:

@@ -25,8 +25,9 @@ def write_out_reductions(name: str, expr: Expr) -> Expr:
     """
 
     def rule(node: Node) -> Node | None:
-        is_over_states = isinstance(node, ReductionLoad) and _reads_states(node.reduction.body)
-        return _write_out(name, node.reduction) if is_over_states else None
+        if not isinstance(node, ReductionLoad) or not _reads_states(node.reduction.body):
+            return None
+        return _write_out(name, node.reduction)
 
     return rewrite(write_lets_out(expr), rule)
 
