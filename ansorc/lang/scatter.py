@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -138,6 +138,27 @@ def _constant(name: str, value: Terms) -> _Value:
     return lambda *_: term
 
 
+def scatter_along(
+    shape: Sequence[int],
+    dimensions: Sequence[int],
+    element: Callable[[Sequence[Scalar]], tuple[Sequence[Scalar], Scalar]],
+    axes: Sequence[ReduceAxis],
+    combiner: Combiner,
+    name: str,
+) -> Tensor:
+    """Return a tensor whose terms are scattered along any `dimensions`, like `scatter` otherwise.
+
+    `element` takes the indices of the other dimensions; it returns the places of a term along
+    `dimensions`, which may follow these indices, too, and the term.
+    """
+    names = [f"{'s' if d in dimensions else 'd'}{d}" for d in range(len(shape))]
+    space = tuple(Axis(axis, extent) for axis, extent in zip(names, shape, strict=True))
+    others = [Scalar(Var(axis)) for d, axis in enumerate(names) if d not in dimensions]
+    places, term = element(others)
+    op = _op_of(str(name), space, combiner, axes, dict(zip(dimensions, places, strict=True)), term)
+    return Tensor(op.buffer, op, isinstance(name, AutoName))
+
+
 def _make_op(
     name: str,
     extents: tuple[int, ...],
@@ -149,22 +170,35 @@ def _make_op(
     count = len(indices)
     names = [*(f"s{d}" for d in range(count)), *(f"d{d}" for d in range(len(extents) - count))]
     space = tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True))
-    numbered = number_reduce_axes(space, reduce_axes)
-    if ragged := [axis.name for axis, _ in numbered.values() if axis.bounds]:
-        raise LanguageError(
-            f"'{name}' scatters terms of the axis '{ragged[0]}', whose range is data; run over all "
-            "terms, and compute what each belongs to"
-        )
     others = [Scalar(Var(axis.name)) for axis in space[count:]]
     if not takes(value, len(others)):
         raise LanguageError(
             f"the value of '{name}' is a function that does not take {len(others)} indices, one "
             "for each dimension behind the scattered ones"
         )
+    term = as_scalar(value(*others))
+    return _op_of(name, space, combiner, reduce_axes, dict(enumerate(indices)), term)
+
+
+def _op_of(
+    name: str,
+    space: tuple[Axis, ...],
+    combiner: Combiner,
+    reduce_axes: Sequence[ReduceAxis],
+    indices: Mapping[int, Scalar],
+    term: Scalar,
+) -> ComputeOp:
+    """Return the computation of `term` at places along the dimensions of `indices`."""
+    numbered = number_reduce_axes(space, reduce_axes)
+    if ragged := [axis.name for axis, _ in numbered.values() if axis.bounds]:
+        raise LanguageError(
+            f"'{name}' scatters terms of the axis '{ragged[0]}', whose range is data; run over all "
+            "terms, and compute what each belongs to"
+        )
     try:
-        body = without_reduce_axes(name, as_scalar(value(*others)).expr, numbered)
+        body = without_reduce_axes(name, term.expr, numbered)
         places: list[Place] = []
-        for dimension, index in enumerate(indices):
+        for dimension, index in indices.items():
             if not index.dtype.is_integer:
                 raise LanguageError(f"'{name}' is indexed by a {index.dtype}; cast it to int64")
             expr = without_reduce_axes(name, index.astype(INT64).expr, numbered)
@@ -174,7 +208,7 @@ def _make_op(
             cure = "use any or all" if dtype.is_bool else "compare them first"
             raise LanguageError(f"'{name}' combines {dtype}s by {combiner.value}; {cure}")
         axes = tuple(axis for axis, _ in numbered.values())
-        buffer = Buffer(name, extents, dtype)
+        buffer = Buffer(name, tuple(axis.extent for axis in space), dtype)
         op = ComputeOp(name, buffer, space, axes, combiner, body, places=tuple(places))
         check_op(op)
     except RecursionError as deep:

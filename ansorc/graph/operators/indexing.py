@@ -1,35 +1,32 @@
 """Operators that read or write at places that a tensor holds.
 
-A negative place counts from the end; a call fails for one that there is not. What writes is defined
-by a reduction over all updates: each element of the result looks for those that are meant for it.
+A negative place counts from the end; a call fails for one that there is not. What writes scatters
+its updates (`ansorc/lang/scatter.py`), and then combines them with what was there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import INT64
-from ansorc.lang import reduction
 from ansorc.lang.checks import index_in_range, value_in_range
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import axis_number, require
-from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
+from ansorc.lang.reduction import ReduceAxis, reduce_axis
 from ansorc.lang.scalar import all_of, any_of, cast, const, equal, if_then_else, maximum, minimum
 from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.scatter import scatter_along
 from ansorc.lang.tensor import Tensor
 
-MatchTest = Callable[[Sequence[Scalar]], Scalar]
-
-_COMBINED: Mapping[
-    str, tuple[Combiner, Callable[..., Reduction], Callable[[Scalar, Scalar], Scalar]]
-] = {
-    "add": (Combiner.SUM, reduction.sum, lambda a, b: a + b),
-    "mul": (Combiner.PROD, reduction.prod, lambda a, b: a * b),
-    "max": (Combiner.MAX, reduction.max, maximum),
-    "min": (Combiner.MIN, reduction.min, minimum),
+_COMBINED: Mapping[str, tuple[Combiner, Callable[[Scalar, Scalar], Scalar]]] = {
+    "add": (Combiner.SUM, lambda a, b: a + b),
+    "mul": (Combiner.PROD, lambda a, b: a * b),
+    "max": (Combiner.MAX, maximum),
+    "min": (Combiner.MIN, minimum),
 }
 """By the name of what is done with updates of one element."""
 
@@ -76,28 +73,29 @@ def scatter_elements(
     fits = indices.shape == updates.shape and len(indices.shape) == len(data.shape)
     need = "indices and updates must have one shape, and the rank of data"
     require(fits, "scatter_elements", data, indices, updates, need=need)
-    k = reduce_axis(indices.shape[dimension], "k")
+    pairs = enumerate(zip(indices.shape, data.shape, strict=True))
+    shorter = [d for d, (mine, theirs) in pairs if mine < theirs or d == dimension]
+    axes = {d: reduce_axis(indices.shape[d], f"k{d}") for d in shorter}
 
-    def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
+    def update_at(others: Sequence[Scalar]) -> tuple[Scalar, ...]:
+        rest = iter(others)
+        return tuple(axes[d] if d in axes else next(rest) for d in range(len(data.shape)))
+
+    def places(others: Sequence[Scalar]) -> list[Scalar]:
+        about = data.name, dimension
+        index = indices[update_at(others)]
+        target = _place(index, data.shape[dimension], about, from_end=from_end)
+        return [target if d == dimension else axes[d] for d in axes]
+
+    def newest(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
         inside = [
             index if mine >= theirs else minimum(index, mine - 1)
             for index, mine, theirs in zip(i, indices.shape, data.shape, strict=True)
         ]
         return (*inside[:dimension], update, *inside[dimension + 1 :])
 
-    def matches(i: Sequence[Scalar]) -> Scalar:
-        about = data.name, dimension
-        target = _place(indices[source(i, k)], data.shape[dimension], about, from_end=from_end)
-        tests = [
-            index < mine
-            for d, (index, mine, theirs) in enumerate(
-                zip(i, indices.shape, data.shape, strict=True)
-            )
-            if mine < theirs and d != dimension
-        ]
-        return all_of(equal(target, i[dimension]), *tests)
-
-    return _scatter(data, updates, k, matches, source, combine)
+    terms = _Updates(updates, axes, axes[dimension], places, update_at, newest)
+    return _scatter(data, terms, combine)
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "none") -> Tensor:
@@ -112,14 +110,18 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, combine: str = "n
     require(fits, "scatter_nd", data, indices, updates, need=need)
     k = reduce_axis(indices.shape[0], "k")
 
-    def source(i: Sequence[Scalar], update: Scalar) -> tuple[Scalar, ...]:
-        return (update, *i[count:])
+    def places(others: Sequence[Scalar]) -> list[Scalar]:
+        return [_place(indices[k, d], data.shape[d], (data.name, d)) for d in range(count)]
 
-    def matches(i: Sequence[Scalar]) -> Scalar:
-        places = [_place(indices[k, d], data.shape[d], (data.name, d)) for d in range(count)]
-        return all_of(*(equal(index, i[d]) for d, index in enumerate(places)))
-
-    return _scatter(data, updates, k, matches, source, combine)
+    terms = _Updates(
+        updates,
+        dict.fromkeys(range(count), k),
+        k,
+        places,
+        lambda others: (k, *others),
+        lambda i, update: (update, *i[count:]),
+    )
+    return _scatter(data, terms, combine)
 
 
 def one_hot_values(indices: Tensor, values: Tensor, depth: int, axis: int = -1) -> Tensor:
@@ -205,37 +207,57 @@ def masked_scatter(data: Tensor, mask: Tensor, places: Tensor, source: Tensor) -
     return compute(data.shape, body, AutoName("masked_scatter"))
 
 
-def _scatter(
-    data: Tensor,
-    updates: Tensor,
-    k: ReduceAxis,
-    matches: MatchTest,
-    source: Callable[[Sequence[Scalar], Scalar], tuple[Scalar, ...]],
-    combine: str,
-) -> Tensor:
-    """Return `data` with those `updates` over the axis `k` that match."""
+@dataclass(frozen=True)
+class _Updates:
+    """Updates of elements, and where they go."""
+
+    tensor: Tensor
+    axes: Mapping[int, ReduceAxis]
+    """For each dimension of the data along which they go to places an axis of the updates."""
+    number: ReduceAxis
+    """The axis along which later updates come after others."""
+    places: Callable[[Sequence[Scalar]], list[Scalar]]
+    """The places along these dimensions, from the indices of the others."""
+    at: Callable[[Sequence[Scalar]], tuple[Scalar, ...]]
+    """The indices of an update, from those of the other dimensions."""
+    newest: Callable[[Sequence[Scalar], Scalar], tuple[Scalar, ...]]
+    """The indices of an update, from those of the element and the number of the update."""
+
+    def combine(
+        self, shape: Sequence[int], term: Callable[[Sequence[Scalar]], Scalar],
+        combiner: Combiner, name: str,
+    ) -> Tensor:  # fmt: skip
+        """Return the terms of all updates combined at their places."""
+        axes = list({id(axis): axis for axis in self.axes.values()}.values())
+        return scatter_along(
+            shape, list(self.axes), lambda i: (self.places(i), term(i)), axes, combiner, name
+        )
+
+
+def _scatter(data: Tensor, updates: _Updates, combine: str) -> Tensor:
+    """Return `data` with `updates`."""
     name = AutoName("scatter")
     if combine == "none":
-
-        def newest(*i: Scalar) -> Reduction:
-            return reduction.max(if_then_else(matches(i), k, const(-1, "int64")), axis=k)
-
-        last = compute(data.shape, newest, stage_name(name, "last"))
+        number = updates.number
+        last = updates.combine(
+            data.shape, lambda _: number + 0, Combiner.MAX, stage_name(name, "last")
+        )
 
         def body(*i: Scalar) -> Scalar:
-            inside = minimum(maximum(last[i], 0), k.extent - 1)
-            return if_then_else(last[i] >= 0, updates[source(i, inside)], data[i])
+            inside = minimum(maximum(last[i], 0), number.extent - 1)
+            newest = updates.tensor[updates.newest(i, inside)]
+            return if_then_else(last[i] >= 0, newest, data[i])
 
         return compute(data.shape, body, name)
     if combine not in _COMBINED:
         raise LanguageError(f"scatter combines by none, {', '.join(_COMBINED)}; not '{combine}'")
-    combiner, reduce, join = _COMBINED[combine]
-    neutral = combiner.identity(data.dtype)
-
-    def term(*i: Scalar) -> Reduction:
-        return reduce(if_then_else(matches(i), updates[source(i, k)], neutral), axis=k)
-
-    total = compute(data.shape, term, stage_name(name, combine))
+    combiner, join = _COMBINED[combine]
+    total = updates.combine(
+        data.shape,
+        lambda others: updates.tensor[updates.at(others)],
+        combiner,
+        stage_name(name, combine),
+    )
     return compute(data.shape, lambda *i: join(data[i], total[i]), name)
 
 

@@ -21,7 +21,7 @@ from ansorc.lang.tensor import Tensor
 from ansorc.lang.trace import key_of, list_tensors
 from tests.lang.gradient.finite_differences import check_gradient, refusal_of, tensors_of
 from tests.support.dag_strategies import dags, random_inputs
-from tests.support.nightly import examples
+from tests.support.nightly import examples, sampled
 
 
 def _let(x: Scalar) -> Scalar:
@@ -251,17 +251,32 @@ def _machine_cases() -> dict[str, tuple[Tensor, list[Tensor]]]:
     }
 
 
-@pytest.mark.parametrize("name", ["conv2d", "max_pool2d", "rms_norm"])
-def test_machine_code(name: str) -> None:
+def _backward(name: str) -> ComputeDAG:
     loss, inputs = _machine_cases()[name]
     seed = ac.placeholder(loss.shape, "g")
-    dag = ComputeDAG([*inputs, seed, *ac.gradient(loss, inputs, seed=seed)])
+    return ComputeDAG([*inputs, seed, *ac.gradient(loss, inputs, seed=seed)])
+
+
+def _require_right(dag: ComputeDAG, module: Callable[..., object]) -> None:
+    """Require the results of fresh random inputs to be those of the reference."""
     rng = np.random.default_rng(1)
     arrays = [rng.uniform(-1, 1, buffer.shape).astype(np.float32) for buffer in dag.inputs]
     results = [np.full(buffer.shape, np.nan, np.float32) for buffer in dag.outputs]
-    ac.build(ac.schedule(dag))(*arrays, *results)
+    module(*arrays, *results)
     for result, expected in zip(results, evaluate(dag, arrays), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "max_pool2d", "rms_norm"])
+def test_machine_code(name: str) -> None:
+    dag = _backward(name)
+    _require_right(dag, ac.build(ac.schedule(dag)))
+
+
+@pytest.mark.parametrize("name", sampled(["conv2d", "max_pool2d", "rms_norm"], ["rms_norm"]))
+def test_cuda_text(name: str) -> None:
+    dag = _backward(name)
+    _require_right(dag, ac.build(dag, "cuda-emulated -arch=sm_80"))
 
 
 def _refused(words: str, call: Callable[[], object]) -> None:

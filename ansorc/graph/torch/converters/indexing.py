@@ -240,15 +240,20 @@ def _histogram(call: TorchCall) -> str:
     low, high, bins = (call.get(name, 0) for name in ("min", "max", "bins"))
     if not low < high:
         call.refuse("its bounds depend on data; give min and max")
-    kind, data = call.result.dtype, call.reshape(call.input("self"), [1, -1])
+    kind, data = call.result.dtype, call.reshape(call.input("self"), [-1])
     offset = call.add("subtract", [data, call.scalar(low, data)])
     part = call.add("multiply", [offset, call.scalar(bins, data)])
     part = call.add("divide", [part, call.scalar(high - low, data)])
     part = call.add("minimum", [call.add("floor", [part]), call.scalar(bins - 1, data)])
-    inside = call.add("less_equal", [data, call.scalar(high, data)])
-    part = call.add("where", [inside, part, call.scalar(-1, data)])
-    numbers = call.constant(np.arange(bins, dtype=kind.numpy)[:, None])
-    return call.add("sum", [call.convert(call.add("equal", [part, numbers]), kind)], axis=[1])
+    ends = [call.add("less_equal", [call.scalar(low, data), data])]
+    ends.append(call.add("less_equal", [data, call.scalar(high, data)]))
+    inside = call.add("logical_and", ends)
+    part = call.add("where", [inside, part, call.scalar(bins, data)])  # one part is for all others
+    places = call.reshape(call.convert(part, INT64), [-1, 1])
+    ones = call.constant(np.ones(call.builder.type(places).shape[0], kind.numpy))
+    counts = [call.constant(np.zeros(bins + 1, kind.numpy)), places, ones]
+    found = call.add("scatter_nd", counts, combine="add")
+    return call.add("slice", [found], begin=[0], end=[bins])
 
 
 def _kth(call: TorchCall) -> Sequence[str]:
