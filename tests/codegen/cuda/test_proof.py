@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import ansorc as ac
 from ansorc.codegen.cuda.emulation.sanitize import Sanitizer
 from ansorc.codegen.cuda.text import cuda_text
-from ansorc.errors import BuildError, IRError
+from ansorc.errors import ArgumentError, BuildError, IRError
 from ansorc.schedule import Schedule, lower, schedule
 from tests.codegen.cuda.gpu_schedules import drawn_programs, searched_schedules, thread_schedules
 from tests.codegen.cuda.proof import SANITIZERS, Experiment, complaint_of, program_of_function
@@ -55,7 +55,7 @@ def check_schedule(state: Schedule, sanitizers: Sequence[Sanitizer] = ()) -> str
     try:
         function = lower(state, "kernel")
         text = cuda_text(program_of_function(function))
-    except (BuildError, IRError):
+    except (ArgumentError, BuildError, IRError):
         return ""
     experiment = Experiment.of(state.dag, len(state.steps))
     found = complaint_of(function, experiment, sanitizers)
