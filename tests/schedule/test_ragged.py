@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +99,28 @@ def test_ranges_that_go_too_far_are_refused(target: str) -> None:
     for pointers, wrong in (([0, 3, 3, 7, 13], 13), ([-1, 3, 3, 7, 12], -1)):
         with pytest.raises(OutOfRangeError, match=f"index {wrong} .* of 'the range of k'"):
             module(*arrays_of(dag, pointers), out)
+
+
+@pytest.mark.parametrize("threads", [("vthread", "threadIdx.x"), ("threadIdx.x", "vthread")])
+def test_rows_of_virtual_threads(threads: tuple[str, str]) -> None:
+    """Each virtual thread has a range of its own, so the loop is written once for each."""
+    dag = spmm()
+    rows, columns = threads
+    state = schedule(dag).reorder("C", ["i", "j", "k"]).bind("C", "i", rows)
+    module = ac.build(state.bind("C", "j", columns), "cuda-emulated -arch=sm_80")
+    arrays, out = arrays_of(dag, [0, 3, 3, 7, 12]), np.empty((4, 40), np.float32)
+    module(*arrays, out)
+    np.testing.assert_allclose(out, product(arrays), rtol=1e-5)
+
+
+def test_few_trials(tmp_path: Path) -> None:
+    dag, records = spmm(30, 200, 48, 40), str(tmp_path / "ragged.db")
+    pointers = np.linspace(0, 200, 31).astype(np.int32)
+    arrays, out = arrays_of(dag, pointers.tolist()), np.empty((30, 48), np.float32)
+    inputs = {"P": pointers, "J": arrays[1]}
+    assert ac.tune(ac.Task(dag), trials=2, records=records, inputs=inputs).best is not None
+    ac.build(dag, records=records)(*arrays, out)
+    np.testing.assert_allclose(out, product(arrays), rtol=1e-5)
 
 
 def test_a_range_is_checked_once_for_each_row() -> None:

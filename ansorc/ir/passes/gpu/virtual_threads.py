@@ -75,6 +75,8 @@ class _Distribution:
                 return self._over_threads(stmt)
             case For() if stmt.kind in _COPIED and self._is_tile(stmt):
                 return self._over_threads(stmt)
+            case For() if any(map(self._depends, stmt.bounds)):  # each has a range of its own
+                return self._over_threads(stmt)
             case If(condition) if self._depends(condition):
                 return self._over_threads(stmt)
             case Allocate(buffer, body) if buffer in self._copies:
