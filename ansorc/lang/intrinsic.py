@@ -80,9 +80,21 @@ def intrinsic(
         )
     if not llvm and not cuda:
         raise LanguageError(f"the function '{name}' has no text; give llvm=, cuda=, or both")
+    _check_expression(name, cuda, len(dtypes))
     place = reference if isinstance(reference, str) else _place_of(name, reference)
     loaded = None if isinstance(reference, str) else reference
     return Intrinsic(OwnFunction(name, dtypes, value, llvm, cuda, place, gradient, loaded))
+
+
+def _check_expression(name: str, cuda: str, count: int) -> None:
+    """Raise LanguageError unless `cuda` has operands that there are, and no other braces."""
+    try:
+        cuda.format(*range(count))
+    except (IndexError, KeyError, ValueError) as error:
+        raise LanguageError(
+            f"the CUDA text of '{name}' is {short_text(cuda)}: {{0}} to {{{count - 1}}} are its "
+            "operands, and other braces are written twice, {{ and }}"
+        ) from error
 
 
 def _place_of(name: str, reference: Reference) -> str:

@@ -7,6 +7,7 @@ In: one `ComputeOp`. Out: the stages that compute it differently, or None if the
 from collections.abc import Callable, Mapping
 
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.definitions.digits import terms_of_digits
 from ansorc.lang.definitions.redefinition import Redefinition
 from ansorc.lang.definitions.scan_blocks import scan_in_blocks
 from ansorc.lang.definitions.winograd import winograd, winograd4
@@ -19,6 +20,7 @@ OF_CONVOLUTIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
 DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
     **OF_CONVOLUTIONS,
     "blocks": scan_in_blocks,
+    "digits": terms_of_digits,
 }
 """The definitions by name. Each returns None for a computation to which it does not apply."""
 
@@ -27,6 +29,7 @@ __all__ = [
     "OF_CONVOLUTIONS",
     "Redefinition",
     "scan_in_blocks",
+    "terms_of_digits",
     "winograd",
     "winograd4",
 ]

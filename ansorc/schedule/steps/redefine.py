@@ -34,6 +34,11 @@ class Redefine(Step):
                                                for b, j: y.blocks[b, j] = y.blocks[b, j - 1] + …
                                                for t: y[t] = y.blocks[t // 256, t % 256]
 
+        for k: y += low(w[k // 2], k % 2)    ->    for k: y += low(w[k], 0) * x[k * 2]
+            * x[k]                                           + low(w[k], 1) * x[k * 2 + 1]
+
+    A sum of "digits" has a term for each remainder of a reduce axis.
+
     A scan in "blocks" has steps that are associative: sums, products, extremes, and those that are
     linear in the state.
     """
@@ -76,17 +81,29 @@ class Redefine(Step):
         )  # fmt: skip
         made = DEFINITIONS[self.definition](stage.op)
         if made is None:
-            reason = (
-                "no sum of products of floats along windows of 3 taps and stride 1 ('winograd4': "
-                "of floats of 32 bits or more)"
-                if self.definition in OF_CONVOLUTIONS
-                else f"no scan of {LEAST_STEPS} steps or more that adds to its state, multiplies "
-                "it, takes the larger or the smaller, or is linear in it"
-            )
+            reason = _needs(self.definition)
             self.refuse(
                 state, f"'{self.stage}' has no definition '{self.definition}': it is {reason}"
             )
         return made
+
+
+def _needs(definition: str) -> str:
+    """Return what a stage is not for which a definition does not exist."""
+    if definition in OF_CONVOLUTIONS:
+        return (
+            "no sum of products of floats along windows of 3 taps and stride 1 ('winograd4': "
+            "of floats of 32 bits or more)"
+        )
+    if definition == "digits":
+        return (
+            "no sum over a reduce axis k whose terms read k // c or k % c, for one c up to 8 that "
+            "divides its extent"
+        )
+    return (
+        f"no scan of {LEAST_STEPS} steps or more that adds to its state, multiplies it, takes the "
+        "larger or the smaller, or is linear in it"
+    )
 
 
 def _with_fresh_names(ops: Sequence[ComputeOp], state: State) -> tuple[ComputeOp, ...]:

@@ -25,6 +25,7 @@ from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import StageAnalysis
 from ansorc.search.sketch.complete import place_stages
+from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
@@ -106,6 +107,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     SimplifyConstIndices(),
     Redefined(),
     ScanInBlocks(),
+    TermsOfDigits(),
     FuseInterleavedConsumer(),
     MultiLevelTiling(),
     Skip(),

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
 from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules, rules_of_limited_space
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, place_stages
+from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
@@ -45,6 +46,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         TensorizeDotProduct(),
         Redefined(),
         ScanInBlocks(),
+        TermsOfDigits(),
         AddRfactor(),
         TuplesInLanes(),
         LaneReductionTiling(tiling),
@@ -75,7 +77,9 @@ def rules_of(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
     make, _ = _SPACES[options.space]
     rules = make(tiling_of(options))
     if not options.redefine:
-        rules = tuple(r for r in rules if not isinstance(r, Redefined | ScanInBlocks))
+        rules = tuple(
+            r for r in rules if not isinstance(r, Redefined | ScanInBlocks | TermsOfDigits)
+        )
     return rules
 
 
