@@ -46,7 +46,7 @@ class Split(Step):
             self.require(
                 state, f"the lengths make {inner} iterations, but '{self.iterator}' runs {extent} "
                 f"times; give lengths whose product is at most {extent}",
-                (self.stage, self.iterator), condition=inner <= max(extent, MOST_LANES),
+                (self.stage, self.iterator), condition=inner < 2 * extent or inner <= MOST_LANES,
             )  # fmt: skip
 
     def apply(self, state: State) -> State:
