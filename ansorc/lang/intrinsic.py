@@ -11,6 +11,7 @@ from typing import Any
 from ansorc.errors import LanguageError
 from ansorc.ir.expr import OwnCall
 from ansorc.ir.own_function import OwnFunction
+from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.literal import DTypeLike, as_dtype, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
@@ -117,3 +118,6 @@ def _place_of(name: str, reference: Reference) -> str:
         f"the reference of '{name}' is {own_name or short_text(reference)}, which other processes "
         "cannot import: define it by def at the top of a module or of the workload's file"
     )
+
+
+intrinsic = explain_call_errors(intrinsic, LanguageError)
