@@ -152,7 +152,7 @@ class ComputeOp:
     reduce axes, and a Reducer if tuples are combined. `hints` are (name, value) pairs for the
     search. `more` are further outputs, computed for the same axes at the same time; the
     computation has the name of its first. `temporaries` come before the bodies, in their order;
-    schedules make them, of computations that are neither reductions nor scans.
+    `let` and schedules make them, of computations that are neither reductions nor scans.
 
     With `places`, terms are scattered along the axes that these name: each term is combined with
     the element at its places, and elements that no term goes to keep the identity. Neither body

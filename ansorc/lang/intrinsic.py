@@ -11,6 +11,7 @@ from typing import Any
 from ansorc.errors import LanguageError
 from ansorc.ir.expr import OwnCall
 from ansorc.ir.own_function import OwnFunction
+from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.literal import DTypeLike, as_dtype, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
@@ -80,9 +81,21 @@ def intrinsic(
         )
     if not llvm and not cuda:
         raise LanguageError(f"the function '{name}' has no text; give llvm=, cuda=, or both")
+    _check_expression(name, cuda, len(dtypes))
     place = reference if isinstance(reference, str) else _place_of(name, reference)
     loaded = None if isinstance(reference, str) else reference
     return Intrinsic(OwnFunction(name, dtypes, value, llvm, cuda, place, gradient, loaded))
+
+
+def _check_expression(name: str, cuda: str, count: int) -> None:
+    """Raise LanguageError unless `cuda` has operands that there are, and no other braces."""
+    try:
+        cuda.format(*range(count))
+    except (IndexError, KeyError, ValueError) as error:
+        raise LanguageError(
+            f"the CUDA text of '{name}' is {short_text(cuda)}: {{0}} to {{{count - 1}}} are its "
+            "operands, and other braces are written twice, {{ and }}"
+        ) from error
 
 
 def _place_of(name: str, reference: Reference) -> str:
@@ -105,3 +118,6 @@ def _place_of(name: str, reference: Reference) -> str:
         f"the reference of '{name}' is {own_name or short_text(reference)}, which other processes "
         "cannot import: define it by def at the top of a module or of the workload's file"
     )
+
+
+intrinsic = explain_call_errors(intrinsic, LanguageError)

@@ -51,12 +51,12 @@ def test_each_stage_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     folder = tmp_path / "dump" / "matmul"
     names = files(folder)
     assert names[:4] == ["00_dag.txt", "01_steps.txt", "02_schedule.txt", "03_lowered.ir"]
-    assert names[-3:] == ["21_llvm.ll", "22_optimized.ll", "23_asm.s"]
+    assert names[-3:] == ["22_llvm.ll", "23_optimized.ll", "24_asm.s"]
     assert (folder / "00_dag.txt").read_text().strip() == state.dag.to_text().strip()
     assert (folder / "01_steps.txt").read_text() == "Vectorize(stage='C', iterator='j')\n"
     assert (folder / "02_schedule.txt").read_text().strip() == str(state).strip()
-    assert "define" in (folder / "21_llvm.ll").read_text()
-    assert "vfmadd" in (folder / "23_asm.s").read_text() or not Target.parse("native").is_x86
+    assert "define" in (folder / "22_llvm.ll").read_text()
+    assert "vfmadd" in (folder / "24_asm.s").read_text() or not Target.parse("native").is_x86
     passes = [name for name in names if name.endswith(".ir")]
     texts = [(folder / name).read_text() for name in passes]
     assert all(one != other for one, other in pairwise(texts))

@@ -191,6 +191,9 @@ def test_refusals() -> None:
         ac.intrinsic("own", arguments=[], llvm="llvm.sqrt", reference=np.sqrt)
     with _refused("which other processes cannot import: define it by def"):
         ac.intrinsic("own", llvm="llvm.sqrt", reference=_nested())
+    for text in ("f({1})", "[](float x) { return x; }({0})"):
+        with _refused("0. to .0. are its operands, and other braces are written twice"):
+            ac.intrinsic("own", cuda=text, reference=np.sqrt)
     soft = _soft()
     with _refused("'soft' takes 2 operands, not 1"):
         ac.compute(4, lambda i: soft(x[i]))

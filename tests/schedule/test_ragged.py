@@ -15,7 +15,10 @@ from ansorc.errors import OutOfRangeError, ScheduleError
 from ansorc.ir.aligned import Array
 from ansorc.ir.printer import to_text
 from ansorc.lang.scalar_type import Scalar
-from ansorc.schedule import Schedule, lower, schedule
+from ansorc.schedule import Schedule, lower, replay, schedule
+from ansorc.schedule.stage import Mark
+from ansorc.search.default import default_steps
+from ansorc.target import Target
 from tests.schedule.meaning import keeps_the_meaning
 from tests.support.dag_strategies import Chain, elementwise, ragged, reduction
 from tests.support.nightly import examples
@@ -111,6 +114,13 @@ def test_rows_of_virtual_threads(threads: tuple[str, str]) -> None:
     arrays, out = arrays_of(dag, [0, 3, 3, 7, 12]), np.empty((4, 40), np.float32)
     module(*arrays, out)
     np.testing.assert_allclose(out, product(arrays), rtol=1e-5)
+
+
+def test_threads_take_some_rows_at_a_time() -> None:
+    dag = spmm(2048, 40_000, 64, 2048)
+    target = Target.parse("x86_64-linux-gnu -mcpu=znver3 -cores=2")
+    (rows, *_) = replay(dag, default_steps(dag, target)).stage("C").iterators
+    assert (rows.axis, rows.mark, rows.chunk) == ("i", Mark.PARALLEL, 64)
 
 
 def test_few_trials(tmp_path: Path) -> None:

@@ -8,3 +8,5 @@ __all__ = ["gradient", "stop_gradient"]
 
 gradient = check_arguments(gradient, LanguageError)
 stop_gradient = check_arguments(stop_gradient, LanguageError)
+for _function in (gradient, stop_gradient):
+    _function.__module__ = __name__  # where pickle finds it

@@ -16,6 +16,7 @@ from ansorc.lang.gradient.accumulate import accumulate
 from ansorc.lang.gradient.cases import Contribution
 from ansorc.lang.gradient.differentiate import Differentiation, Flow
 from ansorc.lang.gradient.gather import Share, gather
+from ansorc.lang.gradient.ragged import find_terms
 from ansorc.lang.gradient.reductions import flow_to_terms
 from ansorc.lang.gradient.scans import as_steps, flow_to_states
 from ansorc.lang.gradient.stages import Stages
@@ -154,23 +155,21 @@ class _Reverse:
         adjoints = [self._adjoint(output) for output in outputs]
         if all(adjoint is None for adjoint in adjoints):
             return
-        if op.ragged_axis is not None:
-            raise LanguageError(
-                f"ac.gradient: '{op.name}' reduces over ranges that are data, which has no "
-                "derivative here; mark it by ac.stop_gradient, or write it as an ac.scatter of all "
-                "terms"
-            )
         held, op = self._split_lets(op)
         named = op.with_bodies(self._with_unique_names)
         place = {place.axis: place.index for place in named.places}
+        terms = find_terms(named, self._stages)
+        place |= {} if terms is None else {terms.axis: terms.row}
         here = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
+        if terms is not None:
+            op = named = terms.op
         flows = [self._element(adjoint, here) for adjoint in adjoints]
         if named.scan is not None:
             adjoints = flow_to_states(named, flows, outputs, self._stages)
             flows = [self._element(adjoint, here) for adjoint in adjoints]
             named = as_steps(named, outputs, self._stages)
         given = [adjoint for adjoint in adjoints if isinstance(adjoint, Tensor)]
-        flow = given[0] if len(given) == 1 and not op.more and not op.places else None
+        flow = given[0] if len(given) == 1 and not op.more and not place else None
         found: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
 
         def read(number: int) -> Expr:
@@ -180,7 +179,8 @@ class _Reverse:
         for part in flow_to_terms(named, flows, read, self._stages):
             is_alone = not op.reduce_axes and not op.more and op.scan is None
             known = {part.body: read(0)} if is_alone else {}
-            for share in differentiation.run(part.body, part.flow, part.guards, known):
+            guards = part.guards if terms is None else (*part.guards, *terms.guards)
+            for share in differentiation.run(part.body, part.flow, guards, known):
                 key = share.load, share.guards
                 found[key] = add(found[key], share.value) if key in found else share.value
         for (load, guards), value in found.items():

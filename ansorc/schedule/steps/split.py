@@ -11,6 +11,8 @@ from ansorc.schedule.state import State, Step
 
 MOST_LANES = 64
 """Elements of one byte in the widest vector."""
+MOST_OF_LENGTH = 4
+"""How many times as long as a loop its inner parts may be: threads of a block may be more."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Split(Step):
             self.require(
                 state, f"the lengths make {inner} iterations, but '{self.iterator}' runs {extent} "
                 f"times; give lengths whose product is at most {extent}",
-                (self.stage, self.iterator), condition=inner <= max(extent, MOST_LANES),
+                (self.stage, self.iterator), condition=inner <= max(MOST_OF_LENGTH * extent, MOST_LANES),
             )  # fmt: skip
 
     def apply(self, state: State) -> State:

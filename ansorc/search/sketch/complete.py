@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from math import prod
 from typing import TypeAlias
 
 from ansorc.errors import ScheduleError
@@ -19,10 +20,11 @@ from ansorc.search.sketch.loops import (
     annotate,
     annotate_last,
     find_transposed_axis,
+    follows_range,
     parallel_loops,
     reorder_loops,
 )
-from ansorc.search.sketch.predicates import is_parallel_rfactor
+from ansorc.search.sketch.predicates import CHUNKS_PER_CORE, is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.sketch.windows import DEPTHS, Grouping, is_pipeline, repeats_work
@@ -276,10 +278,23 @@ def _annotate(partial: PartialSketch, unroll_limits: tuple[int, ...]) -> Sketch:
     for stage in partial.state.stages:
         if isinstance(stage.attach, Root):
             loops = parallel_loops(partial, stage)
-            choices += [ParallelLoops(stage.name, loops)] if loops else []
+            chunk = _chunk_of_rows(partial, stage)
+            choices += [ParallelLoops(stage.name, loops, chunk)] if loops else []
         if not stage.is_inlined and (stage.op.reduce_axes or stage.op.scan is not None):
             choices.append(UnrollLimit(stage.name, unroll_limits))
     return partial.sketch(tuple(choices))
+
+
+def _chunk_of_rows(partial: PartialSketch, stage: Stage) -> int:
+    """Return how many rows of ranges that are data a thread takes at a time; else 0.
+
+    The rows that a stage computes may differ in length, so none has a share from the beginning.
+    """
+    for each in (stage, *partial.state.stages_inside(stage.name)):
+        if each.op.ragged_axis is not None:
+            rows = prod(a.extent for a in each.op.axes if follows_range(each.op, a.name))
+            return max(1, rows // (CHUNKS_PER_CORE * partial.target.cores))
+    return 0
 
 
 BEST_PLACES = Placement(_best_placed, annotate_last)

@@ -77,6 +77,8 @@ class ParallelLoops:
     stage: str
     iterators: tuple[str, ...]
     """The loops that may be parallel, outermost first."""
+    chunk: int = 0
+    """Iterations that a thread takes at a time, where they differ in cost; 0: equal shares."""
 
     @property
     def name(self) -> str:
@@ -91,10 +93,11 @@ class ParallelLoops:
     def steps(self, value: int) -> tuple[Step, ...]:
         """Return the steps that make the first `value` loops parallel."""
         chosen = self.iterators[:value]
+        sharing = ("dynamic", self.chunk) if self.chunk else ("static", 1)
         if len(chosen) < 2:
-            return tuple(Parallelize(self.stage, iterator) for iterator in chosen)
+            return tuple(Parallelize(self.stage, iterator, *sharing) for iterator in chosen)
         fuse = Fuse(self.stage, chosen)
-        return (fuse, Parallelize(self.stage, fuse.made))
+        return (fuse, Parallelize(self.stage, fuse.made, *sharing))
 
 
 @dataclass(frozen=True)

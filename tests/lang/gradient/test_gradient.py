@@ -410,3 +410,27 @@ def test_the_gradient_of_a_running_sum_is_one_from_the_end() -> None:
     y = ac.compute((3, 6), lambda i, t: ac.scan(0.0, lambda s: s + x[i, t], axis=t), "y")
     text = ComputeDAG([x, seed, *ac.gradient(y, [x], seed=seed)]).to_text()
     assert "scan back t from 0.0 = g[i, t] + y.gradient.steps[i, t + 1]" in text
+
+
+@pytest.mark.parametrize("starts", [[0, 2, 2, 5, 9], [1, 4, 4, 4, 7]])
+def test_a_compressed_matrix_times_a_matrix(starts: list[int]) -> None:
+    """Rows may be empty, and terms in front of the first row and behind the last are in none."""
+    p = ac.placeholder(5, "p", "int64", sorted=True, range=(0, 9))
+    v, c = ac.placeholder(9, "v", "float64"), ac.placeholder(9, "c", "int64")
+    x, w = ac.placeholder((7, 3), "x", "float64"), ac.placeholder(4, "w", "float64")
+
+    def row(i: Scalar, j: Scalar) -> ac.Reduction:
+        k = ac.reduce_axis((p[i], p[i + 1]), "k")
+        return ac.sum(v[k] * x[c[k], j] * w[i], axis=k)
+
+    y, rng = ac.compute((4, 3), row, "y"), np.random.default_rng(6)
+    arrays = [
+        np.array(starts), rng.uniform(-1, 1, 9), rng.integers(0, 7, 9),
+        rng.uniform(-1, 1, (7, 3)), rng.uniform(-1, 1, 4),
+    ]  # fmt: skip
+    dag = check_gradient(y, [p, v, c, x, w], arrays, [v, x, w], rng)
+    inputs = [*arrays, rng.uniform(-1, 1, (4, 3))]
+    results = [np.full(buffer.shape, np.nan) for buffer in dag.outputs]
+    ac.build(ac.schedule(dag))(*inputs, *results)
+    for result, expected in zip(results, evaluate(dag, inputs), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)

@@ -20,6 +20,8 @@ from tests.search.every_operator import CASES, Case, defined
 Array = NDArray[Any]
 NARROW = ("float16", "bfloat16", "int8", "uint8", "int16", "uint16")
 FLOATS = NARROW[:2]
+WIDE_ONLY = ("fft", "ifft", "rfft")
+"""Operators that refuse narrow floats."""
 Tensor = ac.Tensor
 Build = (
     Callable[[Tensor], Tensor]
@@ -50,7 +52,7 @@ def test_no_operator_adds_up_in_narrow_numbers(kind: str) -> None:
         try:
             dag = _narrowed(name, case, kind)
         except LanguageError:  # it is for floats, or for other dtypes
-            assert not dtype(kind).is_float, name
+            assert not dtype(kind).is_float or name in WIDE_ONLY, name
             continue
         for op in dag.ops:
             if op.combiner in ADDING:

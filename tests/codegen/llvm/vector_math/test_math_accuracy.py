@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ansorc.lang import functions
 from tests.codegen.llvm.vector_math.math_kernels import DTYPES, TARGETS, UNARY, WRITTEN, evaluate
 from tests.codegen.llvm.vector_math.math_references import (
     IN_FLOAT64,
@@ -25,9 +26,10 @@ STATED = stated_errors()
 
 
 def test_the_page_states_every_function_within_the_bound() -> None:
-    assert set(STATED) == {
-        (name, dtype) for name in WRITTEN if name not in TO_THE_BIT for dtype in DTYPES
-    }
+    written = {(name, dtype) for name in WRITTEN if name not in TO_THE_BIT for dtype in DTYPES}
+    made_of_these = {name for name, _ in set(STATED) - written}
+    assert written <= set(STATED)
+    assert all(hasattr(functions, name) for name in made_of_these)
     assert all(0.5 <= ulps <= MOST_ULPS for ulps in STATED.values())
 
 
