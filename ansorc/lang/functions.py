@@ -12,11 +12,12 @@ from collections.abc import Callable
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, FLOAT64, DType, Kind
 from ansorc.ir.math_call import call
-from ansorc.lang import trigonometry
 from ansorc.lang.let import hold_shared, let
 from ansorc.lang.literal import refuse_bool
 from ansorc.lang.scalar import all_of, const, exp2, if_then_else, log2, maximum, minimum, sqrt
 from ansorc.lang.scalar_type import Scalar, ScalarLike, absolute, as_scalar, match_dtypes
+from ansorc.lang.trigonometry import TRIGONOMETRIC
+from ansorc.lang.trigonometry import atan2 as made_atan2
 
 _THIRD = 1.0 / 3.0
 _SMALL = {32: (1e-30, 32), 64: (1e-290, 100)}
@@ -97,52 +98,52 @@ def hypot(x: ScalarLike, y: ScalarLike) -> Scalar:
 
 def atan2(y: ScalarLike, x: ScalarLike) -> Scalar:
     """Return the angle of the point (x, y) of floats, from -pi to pi."""
-    return _of_two("atan2", y, x, trigonometry.atan2)
+    return _of_two("atan2", y, x, made_atan2)
 
 
 def tan(x: ScalarLike) -> Scalar:
     """Return the tangent of the float `x`."""
-    return _of_one("tan", x, trigonometry.FUNCTIONS["tan"])
+    return _of_one("tan", x, TRIGONOMETRIC["tan"])
 
 
 def asin(x: ScalarLike) -> Scalar:
     """Return the angle from -pi/2 to pi/2 whose sine is the float `x`."""
-    return _of_one("asin", x, trigonometry.FUNCTIONS["asin"])
+    return _of_one("asin", x, TRIGONOMETRIC["asin"])
 
 
 def acos(x: ScalarLike) -> Scalar:
     """Return the angle from 0 to pi whose cosine is the float `x`."""
-    return _of_one("acos", x, trigonometry.FUNCTIONS["acos"])
+    return _of_one("acos", x, TRIGONOMETRIC["acos"])
 
 
 def atan(x: ScalarLike) -> Scalar:
     """Return the angle from -pi/2 to pi/2 whose tangent is the float `x`."""
-    return _of_one("atan", x, trigonometry.FUNCTIONS["atan"])
+    return _of_one("atan", x, TRIGONOMETRIC["atan"])
 
 
 def sinh(x: ScalarLike) -> Scalar:
     """Return the hyperbolic sine of the float `x`."""
-    return _of_one("sinh", x, trigonometry.FUNCTIONS["sinh"])
+    return _of_one("sinh", x, TRIGONOMETRIC["sinh"])
 
 
 def cosh(x: ScalarLike) -> Scalar:
     """Return the hyperbolic cosine of the float `x`."""
-    return _of_one("cosh", x, trigonometry.FUNCTIONS["cosh"])
+    return _of_one("cosh", x, TRIGONOMETRIC["cosh"])
 
 
 def asinh(x: ScalarLike) -> Scalar:
     """Return the number whose hyperbolic sine is the float `x`."""
-    return _of_one("asinh", x, trigonometry.FUNCTIONS["asinh"])
+    return _of_one("asinh", x, TRIGONOMETRIC["asinh"])
 
 
 def acosh(x: ScalarLike) -> Scalar:
     """Return the number from 0 on whose hyperbolic cosine is the float `x`."""
-    return _of_one("acosh", x, trigonometry.FUNCTIONS["acosh"])
+    return _of_one("acosh", x, TRIGONOMETRIC["acosh"])
 
 
 def atanh(x: ScalarLike) -> Scalar:
     """Return the number whose hyperbolic tangent is the float `x`."""
-    return _of_one("atanh", x, trigonometry.FUNCTIONS["atanh"])
+    return _of_one("atanh", x, TRIGONOMETRIC["atanh"])
 
 
 def _cbrt(x: Scalar) -> Scalar:

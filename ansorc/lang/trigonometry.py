@@ -124,7 +124,7 @@ def _with_sign(size: Scalar, of: Scalar) -> Scalar:
     return if_then_else(of < 0, 0 - size, if_then_else(equal(of, 0), of, size))
 
 
-FUNCTIONS: Mapping[str, Callable[[Scalar], Scalar]] = {
+TRIGONOMETRIC: Mapping[str, Callable[[Scalar], Scalar]] = {
     "acos": _acos,
     "acosh": _acosh,
     "asin": _asin,

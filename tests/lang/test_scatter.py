@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -69,7 +69,11 @@ def test_expressions_of_reduce_axes() -> None:
     index = ac.placeholder((9, 4), "I", "int64")
     value = ac.placeholder((9, 4), "V")
     n = ac.reduce_axis((1, 9), "n")
-    product = ac.scatter((5, 4), index[n, 0] // 2, lambda d: value[n, d] * 2, axis=n, name="P")
+
+    def term(d: ac.Scalar) -> ac.Scalar:
+        return value[n, d] * 2
+
+    product = ac.scatter((5, 4), index[n, 0] // 2, term, axis=n, name="P")
     dag = ac.ComputeDAG([index, value, product])
     assert "at s0 = I[n + 1, 0] // 2" in dag.to_text()
     rng = np.random.default_rng(0)
@@ -123,7 +127,7 @@ N = ac.reduce_axis(6, "n")
         (lambda: ac.scatter(4, F, 1), "is indexed by a float32; cast it to int64"),
         (lambda: ac.scatter((4, 2), I, ac.placeholder((5, 2))), "does not begin with the shape"),
         (lambda: ac.scatter((4, 3), I, V), "d0"),
-        (lambda: ac.scatter(4, I, "one"), "give a tensor, a number or an element"),
+        (lambda: ac.scatter(4, I, cast(Any, "one")), "give a tensor, a number or an element"),
         (lambda: ac.scatter((4, 2), I[N], lambda: 1, axis=N), "does not take 1 indices"),
         (lambda: ac.scatter(4, I, 1.0, init=V), "give init the same shape and dtype"),
         (lambda: ac.scatter(4, N, 1, axis=N), "adds to 'scatter' outside of it: index 0 is n"),

@@ -14,7 +14,7 @@ from ansorc.lang.operators.shapes import broadcast_shape
 from ansorc.lang.scalar import const
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
-from ansorc.lang.trigonometry import FUNCTIONS, atan2, copysign
+from ansorc.lang.trigonometry import TRIGONOMETRIC, atan2, copysign
 
 
 def _abs(x: Scalar) -> Scalar:
@@ -67,7 +67,7 @@ _UNARY: Mapping[str, Callable[[Scalar], Scalar]] = {
     "sign": _sign,
     "sin": scalar.sin,
     "sqrt": scalar.sqrt,
-    **FUNCTIONS,
+    **TRIGONOMETRIC,
     **BITS_OF_ONE,
 }
 _BINARY: Mapping[str, Callable[[Scalar, Scalar], Scalar]] = {

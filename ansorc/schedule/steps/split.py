@@ -45,10 +45,11 @@ class Split(Step):
         extent = stage.iterators[self.position_of(state, stage, self.iterator)].extent
         inner = multiply(resolve(length, state.tiles) for length in self.lengths)
         if isinstance(extent, int) and isinstance(inner, int):
+            most = max(MOST_OF_LENGTH * extent, MOST_LANES)
             self.require(
                 state, f"the lengths make {inner} iterations, but '{self.iterator}' runs {extent} "
                 f"times; give lengths whose product is at most {extent}",
-                (self.stage, self.iterator), condition=inner <= max(MOST_OF_LENGTH * extent, MOST_LANES),
+                (self.stage, self.iterator), condition=inner <= most,
             )  # fmt: skip
 
     def apply(self, state: State) -> State:

@@ -27,6 +27,7 @@ from ansorc.schedule.steps import (
     CacheWrite,
     ComputeAt,
     Fuse,
+    Redefine,
     Reorder,
     Split,
     Tensorize,
@@ -67,6 +68,8 @@ class TensorizeDotProduct:
         """Return the sketches with `stage` computed by an instruction, none if it does not fit."""
         if is_made(partial, stage) or not partial.stage(stage).is_untouched:
             return []
+        if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
+            return []  # its terms are others than in the definition
         matches = (_match(op, partial.target) for op in partial.state.dag.ops)
         fitting = [match for match in matches if match is not None]
         if [match.stage for match in fitting] != [stage]:

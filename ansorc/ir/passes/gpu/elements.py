@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -78,7 +78,10 @@ def evaluate(expr: Expr, values: Mapping[str, npt.NDArray[np.int64]]) -> Values 
 
 
 def _both(
-    function: np.ufunc, left: Expr, right: Expr, values: Mapping[str, npt.NDArray[np.int64]]
+    function: Callable[[Values, Values], Values],
+    left: Expr,
+    right: Expr,
+    values: Mapping[str, npt.NDArray[np.int64]],
 ) -> Values | None:
     a, b = evaluate(left, values), evaluate(right, values)
     return None if a is None or b is None else function(a, b)
