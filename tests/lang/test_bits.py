@@ -66,8 +66,7 @@ def of_numpy(formula: Formula | int, inputs: list[Array]) -> Any:
     if isinstance(formula, int):
         return np.array(formula, inputs[0].dtype)
     if len(formula) == 1:
-        chosen: Any = inputs[formula[0]]
-        return chosen
+        return inputs[formula[0]]  # pyright: ignore[reportUnknownVariableType]
     parts: list[Any] = [of_numpy(part, inputs) for part in formula[1:]]
     return unary_of_numpy(formula[0], *parts) if len(parts) == 1 else NUMPY[formula[0]](*parts)
 
