@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Var, dtype_of
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.node import Node, rewrite, walk_distinct
 from ansorc.lang.canonical import rename_op
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp
@@ -83,7 +83,7 @@ class InnerReductions:
 
     def take_out(self, expr: Expr) -> Expr:
         """Return `expr` with each reduction in it read from a stage."""
-        if not any(isinstance(node, ReductionLoad | LetLoad) for node in walk(expr)):
+        if not any(isinstance(node, ReductionLoad | LetLoad) for node in walk_distinct(expr)):
             return expr
         return rewrite(write_lets_out(expr), self._read)
 
@@ -124,7 +124,7 @@ class InnerReductions:
         used, own = set[str](), {id(axis.expr) for axis in reduction.axes}
         bounds = (bound for axis in reduction.axes for bound in axis.bounds)
         exprs = (reduction.body, *bounds)
-        for node in (node for expr in exprs for node in walk(write_lets_out(expr))):
+        for node in (node for expr in exprs for node in walk_distinct(write_lets_out(expr))):
             if isinstance(node, ReductionLoad):
                 used |= self._used(node.reduction) - self._names(own)
             elif isinstance(node, ReduceVar):

@@ -17,7 +17,7 @@ from typing import cast
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Binary, Checked, Const, Expr, Load, Select, Var, dtype_of
-from ansorc.ir.node import Node, children, map_children, rewrite, walk
+from ansorc.ir.node import Node, children, map_children, rewrite, walk_distinct
 from ansorc.ir.operator import DIVISIONS
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.lang.compute_op import Axis, Temporary
@@ -133,7 +133,7 @@ def _buffer(name: str, dtype: DType) -> Buffer:
 
 
 def _lets_in(expr: Expr) -> Iterator[LetLoad]:
-    return (node for node in walk(expr) if isinstance(node, LetLoad))
+    return (node for node in walk_distinct(expr) if isinstance(node, LetLoad))
 
 
 def _in_order(bodies: Iterable[Expr]) -> Iterator[LetLoad]:
@@ -153,10 +153,15 @@ def _in_order(bodies: Iterable[Expr]) -> Iterator[LetLoad]:
 
 
 def _count_uses(bodies: Iterable[Expr], lets: Iterable[LetLoad]) -> dict[int, int]:
+    """Return how often each value is used where all others are written out, by id."""
     uses: dict[int, int] = {}
     for expr in (*bodies, *(each.value for each in lets)):
-        for each in _lets_in(expr):
-            uses[id(each)] = uses.get(id(each), 0) + 1
+        copies = {id(expr): 1}
+        for node in reversed(list(_children_first(expr))):
+            if isinstance(node, LetLoad):
+                uses[id(node)] = uses.get(id(node), 0) + copies[id(node)]
+            for child in children(node):
+                copies[id(child)] = copies.get(id(child), 0) + copies[id(node)]
     return uses
 
 
@@ -180,12 +185,12 @@ def _is_worth_it(value: Expr) -> bool:
     """Return whether `value` is held: not a load, nor an index, whose bounds are known of axes."""
     if isinstance(value, Load | Const | Var):
         return False
-    return dtype_of(value) != INT64 or any(isinstance(node, Load) for node in walk(value))
+    return dtype_of(value) != INT64 or any(isinstance(node, Load) for node in walk_distinct(value))
 
 
 def _is_harmless(value: Expr, ranges: Mapping[str, tuple[int, int]]) -> bool:
     """Return whether `value` may be computed though a condition says that it is not needed."""
-    for node in walk(value):
+    for node in walk_distinct(value):
         if isinstance(node, Checked) or (isinstance(node, Binary) and node.op in DIVISIONS):
             return False
         if isinstance(node, Load) and not is_inside(node.buffer, node.indices, ranges):

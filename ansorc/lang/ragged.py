@@ -25,7 +25,7 @@ from ansorc.ir.expr import (
     const,
 )
 from ansorc.ir.fault import FaultKind, FaultSite, fault_error
-from ansorc.ir.node import walk
+from ansorc.ir.node import walk_distinct
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.grid import FloatType, Grid
@@ -57,7 +57,7 @@ def with_known_extent(axis: Axis, bodies: Sequence[Expr], name: str) -> Axis:
 
 def _limits(body: Expr, axis: str) -> Iterator[int]:
     """Yield the least number beyond which `axis` leaves a dimension that it indexes."""
-    for load in (part for part in walk(body) if isinstance(part, Load)):
+    for load in (part for part in walk_distinct(body) if isinstance(part, Load)):
         for index, extent in zip(load.indices, load.buffer.shape, strict=True):
             form = affine(index)
             if form is not None and form.terms == {axis: 1} and extent > form.constant:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, binary, const, dtype_of
-from ansorc.ir.node import Node, walk
+from ansorc.ir.node import Node, walk_distinct
 from ansorc.lang.compute_op import Combiner, ComputeOp, StateBuffer
 
 _COMBINERS = {
@@ -96,7 +96,7 @@ def find_linear(body: Expr, state: Expr) -> Linear | None:
 
 def depends(expr: Expr, state: Expr) -> bool:
     """Return whether `expr` contains `state`, or a state of another place."""
-    return any(node == state or _is_of_a_place(node) for node in walk(expr))
+    return any(node == state or _is_of_a_place(node) for node in walk_distinct(expr))
 
 
 def _is_of_a_place(node: Node) -> bool:

@@ -8,7 +8,7 @@ from math import prod
 
 from ansorc.errors import LanguageError
 from ansorc.ir.expr import Expr, Load, const
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.node import Node, rewrite, walk_distinct
 from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.let import write_lets_out
 from ansorc.lang.reduction import Reduction, ReductionLoad
@@ -33,7 +33,7 @@ def write_out_reductions(name: str, expr: Expr) -> Expr:
 
 
 def _reads_states(expr: Expr) -> bool:
-    for node in walk(write_lets_out(expr)):
+    for node in walk_distinct(write_lets_out(expr)):
         if isinstance(node, StateVar):
             return True
         if isinstance(node, ReductionLoad):
@@ -53,7 +53,7 @@ def _write_out(name: str, reduction: Reduction) -> Expr:
             "reduction is written out in the step"
         )
     body = write_out_reductions(name, reduction.body)
-    if any(isinstance(node, ReductionLoad) for node in walk(body)):
+    if any(isinstance(node, ReductionLoad) for node in walk_distinct(body)):
         raise LanguageError(
             f"the step of '{name}' reduces states with a reduction of something else inside: put "
             "that in its own compute"
