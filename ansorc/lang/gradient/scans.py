@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ansorc.errors import LanguageError
 from ansorc.ir.arith.affine import integer
 from ansorc.ir.expr import Compare, CompareOp, Expr, Load, Var, dtype_of
 from ansorc.ir.node import Node, rewrite, walk
@@ -47,8 +48,12 @@ def as_steps(op: ComputeOp, outputs: Sequence[Tensor], stages: Stages) -> Comput
 def flow_to_states(
     op: ComputeOp, flows: Sequence[Expr | None], outputs: Sequence[Tensor], stages: Stages
 ) -> list[Tensor | None]:
-    """Return what flows back to each state in all, from the readers' `flows`; None for integers."""
+    """Return what flows back to each state in all, from the readers' `flows`; None for integers.
+
+    Raise LanguageError if a step reads states of other places than its own.
+    """
     assert op.scan is not None
+    _refuse_mixed(op)
     numbers = [n for n, buffer in enumerate(op.buffers) if buffer.dtype.is_float]
     terms = _terms(op, numbers, outputs, stages)
     own = [flow if flow is not None else zero(op.buffers[0].dtype) for flow in flows]
@@ -123,6 +128,15 @@ def _flow(number: int, op: ComputeOp | None = None) -> Var:
 
 def _is_state(node: Node) -> bool:
     return isinstance(node, Load) and isinstance(node.buffer, StateBuffer)
+
+
+def _refuse_mixed(op: ComputeOp) -> None:
+    if op.mixed_axes:
+        raise LanguageError(
+            f"ac.gradient: the steps of the scan '{op.name}' read states of other places than "
+            "their own, and the derivative of such a scan is not known; write the steps as "
+            "computes, one after the other, or leave it out by ac.stop_gradient"
+        )
 
 
 def _is_first(op: ComputeOp, scan_: Scan) -> Expr:

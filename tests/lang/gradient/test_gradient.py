@@ -102,7 +102,7 @@ def test_random_computations(dag: ComputeDAG, seed: int) -> None:
     inputs = [t for b in dag.inputs if key_of(t := tensors[b.name]) in behind]
     assume(any(tensor.dtype.is_float for tensor in inputs))
     if words := refusal_of(loss, inputs):
-        known = "reducer of your own", "by another", "over ranges that are data"
+        known = "reducer of your own", "by another", "ranges that are data", "other places than"
         assert any(each in words for each in known)
     else:
         check_gradient(loss, inputs, [arrays[tensor.name] for tensor in inputs], rng=rng)
@@ -295,6 +295,12 @@ def test_refusals() -> None:
     _refused("the seed g: float32.5. is unlike y", lambda: ac.gradient(y, [x], seed=g))
     _refused("'y' does not depend on 'g'", lambda: ac.gradient(y, [g], seed=y))
     _refused("list of one tensor or more", lambda: ac.gradient(y, [], seed=y))
+    mixed = ac.compute(
+        (4, 4),
+        lambda t, i: ac.scan(0.0, lambda s: s[(i + 1) % 4] * 0.5 + x[i], axis=t),
+        "mixed",
+    )
+    _refused("states of other places than", lambda: ac.gradient(ac.ops.sum(mixed), [x]))
     _refused("twice; list it once", lambda: ac.gradient(y, [x, x], seed=y))
 
 
