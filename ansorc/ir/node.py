@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -111,6 +111,24 @@ def walk_distinct(root: Node) -> Iterator[Node]:
             seen.add(id(node))
             yield node
             waiting += reversed(children(node))
+
+
+def walk_children_first(root: Node, known: Container[int] = ()) -> Iterator[Node]:
+    """Yield each node below `root` and `root` itself once, children before parents.
+
+    Nodes whose `id` is in `known` are left out, with what is below them.
+    """
+    waiting, done = [(root, False)], set[int]()
+    while waiting:
+        node, is_ready = waiting.pop()
+        if id(node) in done or id(node) in known:
+            continue
+        if is_ready:
+            done.add(id(node))
+            yield node
+        else:
+            waiting.append((node, True))
+            waiting += [(child, False) for child in children(node)]
 
 
 def _walk(root: Node) -> Iterator[Node]:

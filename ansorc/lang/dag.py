@@ -21,7 +21,7 @@ from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
 from ansorc.lang.flops import op_flops
 from ansorc.lang.literal import short_text
-from ansorc.lang.loop_program import interpret_definition
+from ansorc.lang.loop_program import inputs_of, interpret_definition, outputs_of
 from ansorc.lang.reference import evaluate
 from ansorc.lang.tensor import Tensor
 from ansorc.lang.trace import trace
@@ -67,12 +67,12 @@ class ComputeDAG:
     @cached_property
     def inputs(self) -> tuple[Buffer, ...]:
         """The parameters that the caller fills, in call order."""
-        return tuple(buffer for buffer in self.params if buffer.name not in self._by_name)
+        return inputs_of(self)
 
     @cached_property
     def outputs(self) -> tuple[Buffer, ...]:
         """The parameters that the kernel fills, in call order."""
-        return tuple(buffer for buffer in self.params if buffer.name in self._by_name)
+        return outputs_of(self)
 
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""

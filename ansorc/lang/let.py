@@ -17,26 +17,25 @@ from typing import cast
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Binary, Checked, Const, Expr, Load, Select, Var, dtype_of
-from ansorc.ir.node import Node, children, map_children, rewrite, walk_distinct
+from ansorc.ir.node import (
+    Node,
+    children,
+    map_children,
+    rewrite,
+    walk_children_first,
+    walk_distinct,
+)
 from ansorc.ir.operator import DIVISIONS
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.lang.compute_op import Axis, Temporary
+from ansorc.lang.held_load import HeldLoad
 from ansorc.lang.literal import refuse_bool
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LetLoad(Load):
-    """A value of `let`, compared by identity; definitions replace it."""
-
-    held: object
-    """The value, an expression; it is no node below this one, so that walks end here."""
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
+class LetLoad(HeldLoad):
+    """A value of `let`."""
 
     @property
     def value(self) -> Expr:
@@ -63,11 +62,11 @@ def hold_shared(value: Scalar) -> Scalar:
     uses: dict[int, int] = {}
     made: dict[int, Expr] = {}
     known: dict[Expr, Expr] = {}
-    order = list(_children_first(value.expr))
+    order = list(walk_children_first(value.expr))
     for node in order:
         rebuilt = cast(Expr, map_children(node, lambda child: made[id(child)]))
         made[id(node)] = known.setdefault(rebuilt, rebuilt)
-    kept = list(_children_first(made[id(value.expr)]))
+    kept = list(walk_children_first(made[id(value.expr)]))
     for node in kept:
         for child in children(node):
             uses[id(child)] = uses.get(id(child), 0) + 1
@@ -77,21 +76,6 @@ def hold_shared(value: Scalar) -> Scalar:
         is_shared = uses.get(id(node), 0) > 1 and not isinstance(new, Const | Var | Load)
         held[id(node)] = let(cast(Expr, new)).expr if is_shared else new
     return Scalar(cast(Expr, held[id(made[id(value.expr)])]))
-
-
-def _children_first(root: Node) -> Iterator[Node]:
-    """Yield each node below `root` once, children first."""
-    stack, done = [(root, False)], set[int]()
-    while stack:
-        node, is_ready = stack.pop()
-        if id(node) in done:
-            continue
-        if is_ready:
-            done.add(id(node))
-            yield node
-        else:
-            stack.append((node, True))
-            stack += [(child, False) for child in children(node)]
 
 
 def write_lets_out(expr: Expr) -> Expr:
@@ -157,7 +141,7 @@ def _count_uses(bodies: Iterable[Expr], lets: Iterable[LetLoad]) -> dict[int, in
     uses: dict[int, int] = {}
     for expr in (*bodies, *(each.value for each in lets)):
         copies = {id(expr): 1}
-        for node in reversed(list(_children_first(expr))):
+        for node in reversed(list(walk_children_first(expr))):
             if isinstance(node, LetLoad):
                 uses[id(node)] = uses.get(id(node), 0) + copies[id(node)]
             for child in children(node):

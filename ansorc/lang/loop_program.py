@@ -29,6 +29,12 @@ class Definition(Protocol):
     def ops(self) -> tuple[ComputeOp, ...]: ...
 
 
+def inputs_of(dag: Definition) -> tuple[Buffer, ...]:
+    """Return the parameters that the caller of `dag` fills, in call order."""
+    computed = set(outputs_of(dag))
+    return tuple(buffer for buffer in dag.params if buffer not in computed)
+
+
 def outputs_of(dag: Definition) -> tuple[Buffer, ...]:
     """Return the parameters that `dag` computes, in call order."""
     computed = {buffer.name for op in dag.ops for buffer in op.buffers}
@@ -37,8 +43,7 @@ def outputs_of(dag: Definition) -> tuple[Buffer, ...]:
 
 def pair_inputs(dag: Definition, inputs: Sequence[Array]) -> list[tuple[Buffer, Array]]:
     """Return each input of `dag` with its array; raise LanguageError if they do not fit."""
-    computed = outputs_of(dag)
-    buffers = [buffer for buffer in dag.params if buffer not in computed]
+    buffers = inputs_of(dag)
     if len(inputs) != len(buffers):
         names = ", ".join(buffer.name for buffer in buffers)
         raise LanguageError(f"there are {len(buffers)} inputs ({names}), not {len(inputs)}")

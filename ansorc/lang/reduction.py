@@ -9,8 +9,9 @@ from typing import TypeAlias
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Expr, Load, Var, dtype_of
+from ansorc.ir.expr import Expr, Var, dtype_of
 from ansorc.lang.compute_op import Combiner
+from ansorc.lang.held_load import HeldLoad
 from ansorc.lang.literal import as_integer, as_list, as_number, refuse_bool, short_text
 from ansorc.lang.naming import check_axis_name
 from ansorc.lang.reducer import Combine, Reducer, reducer_of
@@ -44,17 +45,8 @@ class ReduceAxis(Scalar):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ReductionLoad(Load):
-    """The value of a reduction in an expression, compared by identity; definitions replace it."""
-
-    held: object
-    """The reduction; it is no node below this one, so that walks end here."""
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
+class ReductionLoad(HeldLoad):
+    """The value of a reduction in an expression."""
 
     @property
     def reduction(self) -> Reduction:

@@ -10,14 +10,13 @@ computes them where they are read, once for each element.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import cast
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Operand, Select, Var, dtype_of
-from ansorc.ir.node import Node, children, map_children
+from ansorc.ir.node import Node, children, map_children, walk_children_first
 from ansorc.lang.compute_op import ComputeOp, Output
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.tensor import Tensor
@@ -53,24 +52,9 @@ def with_shared_values(op: ComputeOp) -> ComputeOp:
 
 def _size(root: Node, known: dict[int, int]) -> int:
     """Return the number of nodes of `root` without sharing."""
-    for node in _children_first(root, known.keys()):
+    for node in walk_children_first(root, known):
         known[id(node)] = 1 + sum(known[id(child)] for child in children(node))
     return known[id(root)]
-
-
-def _children_first(root: Node, known: Set[int]) -> Iterator[Node]:
-    """Yield each node below `root` that is not in `known` once, children first."""
-    stack, done = [(root, False)], set[int]()
-    while stack:
-        node, is_ready = stack.pop()
-        if id(node) in done or id(node) in known:
-            continue
-        if is_ready:
-            done.add(id(node))
-            yield node
-        else:
-            stack.append((node, True))
-            stack += [(child, False) for child in children(node)]
 
 
 class _Parts:
@@ -97,7 +81,7 @@ class _Parts:
     def _count_uses(self, body: Node) -> None:
         """Count the uses of each node, and note which are always computed."""
         self._uses[id(body)] = self._uses.get(id(body), 0) + 1
-        for node in _children_first(body, frozenset()):
+        for node in walk_children_first(body):
             for child in children(node):
                 self._uses[id(child)] = self._uses.get(id(child), 0) + 1
         stack = [body]
@@ -109,7 +93,7 @@ class _Parts:
 
     def _replace_shared(self, body: Expr, made: dict[int, Node], sizes: dict[int, int]) -> Expr:
         """Return `body` with shared values loaded from tensors; `made` maps nodes to results."""
-        for node in _children_first(body, frozenset(made)):
+        for node in walk_children_first(body, frozenset(made)):
             new = map_children(node, lambda child: made[id(child)])
             is_shared = self._uses[id(node)] > 1 and id(node) in self._always
             if is_shared and isinstance(new, Operand) and _size(new, sizes) > _PART:

@@ -244,7 +244,7 @@ class Nests:
             stmt = self._loops(placed, turn, unrolled, step)
             return sequence(stmt, *self._initial(placed, turn, states, is_again=True))
 
-        turn = last_step(placed.stage) + 1
+        turn = last_step(placed.stage.iterators) + 1
         is_mixed = bool(placed.stage.op.mixed_axes)
         end, body = (turn, steps) if is_mixed else (None, step)
         loops = self._loops(placed, first, unrolled, body, end=end)

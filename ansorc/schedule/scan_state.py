@@ -131,9 +131,9 @@ def renew(
     return [Store(state.buffer, state.indices, Load(buffer, place)) for state, buffer in pairs]
 
 
-def last_step(stage: Stage) -> int:
-    """Return the place of the last loop along the axis of a scan."""
-    kinds = [loop.kind for loop in stage.iterators]
+def last_step(loops: Sequence[Loop]) -> int:
+    """Return the place of the last of `loops` that runs along the axis of a scan."""
+    kinds = [loop.kind for loop in loops]
     return len(kinds) - 1 - kinds[::-1].index(AxisKind.SCAN)
 
 
@@ -142,9 +142,8 @@ def misplaced_loops(stage: Stage, loops: Sequence[Loop]) -> list[str]:
     kinds = [loop.kind for loop in loops]
     if not stage.op.mixed_axes or AxisKind.SCAN not in kinds:
         return []
-    last = len(kinds) - 1 - kinds[::-1].index(AxisKind.SCAN)
     return [
         loop.name
-        for loop in loops[:last]
+        for loop in loops[: last_step(loops)]
         if any(part.axis in stage.op.mixed_axes for part in stage.parts[loop.name])
     ]

@@ -1,7 +1,7 @@
 """The process of one side: `python -m bench.operators.serve SIDE`, JSON lines in and out.
 
 {"do": "prepare", "case": …, "threads": …, "records": …, "trials": …, "reference": …}
-                                                   -> {"error": …, "way": …}
+                                                   -> {"error": …, "way": …, "spent_s": …}
 {"do": "time", "seconds": 0.03}                    -> {"seconds": [a call's, …]}
 {"do": "reference", "case": …, "path": …}          -> {}
 
@@ -11,49 +11,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ansorc.compare.figures import largest_error
-from ansorc.compare.program import Clocked
 from ansorc.compare.serving import JsonFields, serve
 from bench.operators.cases import CASES
 from bench.operators.sides import SIDES, OperatorRequest, reference
+from bench.peers.checked_server import CheckedServer
+from bench.peers.program import Make
 
-_CHOOSING_S = 0.02
 
-
-class OperatorServer:
-    """Answers the messages to one side."""
-
-    def __init__(self, side: str) -> None:
-        self._side = side
-        self._way: Clocked | None = None
-
-    def prepare(self, message: JsonFields) -> JsonFields:
-        """Choose the fastest of the side's ways, and compare its result with the reference."""
-        self._way = None
-        case, records = _case(message), message["records"]
-        request = OperatorRequest(
-            case, message["threads"], Path(records) if records else None, message["trials"]
-        )
-        ways = [Clocked(make()) for _, make in SIDES[self._side](request)]
-        self._way = ways[0]
-        if len(ways) > 1:
-            self._way = min(ways, key=lambda way: float(np.median(way.burst(_CHOOSING_S))))
-        program = self._way.program
-        program.run()
-        result, expected = np.asarray(program.output()), np.load(message["reference"])
-        if result.shape != expected.shape:
-            raise ValueError(f"its shape is {result.shape}, not {expected.shape}")
-        return {"error": largest_error(result, expected), "way": program.name}
-
-    def time(self, message: JsonFields) -> JsonFields:
-        """Return the seconds of a call in each of several batches."""
-        assert self._way is not None
-        return {"seconds": self._way.burst(message["seconds"])}
+def ways_of(side: str, message: JsonFields) -> Iterator[tuple[str, Make]]:
+    """Return the ways of a side for the case that a message names."""
+    records = message["records"]
+    request = OperatorRequest(
+        _case(message), message["threads"], Path(records) if records else None, message["trials"]
+    )
+    return SIDES[side](request)
 
 
 def write_reference(message: JsonFields) -> JsonFields:
@@ -68,7 +45,7 @@ def _case(message: JsonFields) -> Any:
 
 def main() -> None:
     """Serve the side that is named."""
-    server = OperatorServer(sys.argv[1])
+    server = CheckedServer(lambda message: ways_of(sys.argv[1], message))
     serve({"prepare": server.prepare, "reference": write_reference, "time": server.time})
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import halide as hl
 import numpy as np
 
+from bench.peers.halide_schedulers import load_autoscheduler, set_bounds
 from bench.peers.problem import Array, Convolution, Norm, Problem, Product, Scores
 from bench.peers.program import Make, Program, Request
 
@@ -46,28 +45,13 @@ def programs(request: Request) -> Iterator[tuple[str, Make]]:
         yield "AVX2", lambda: _scheduled(request, narrow, beam, "without AVX-512")
 
 
-@cache
-def _load_autoscheduler() -> None:
-    """The plugin lies in the wheel, outside of where the loader looks."""
-    folder = Path(str(hl.__file__)).parent
-    found = sorted(folder.glob("lib*/libautoschedule_adams2019.*"))
-    if not found:
-        raise ImportError(f"the wheel of halide has no autoscheduler in {folder}")
-    hl.load_plugin(str(found[0]))
-
-
 def _scheduled(request: Request, target: Any, beam: int, name: str) -> Program:
-    _load_autoscheduler()
+    load_autoscheduler("Adams2019")
     begin = time.perf_counter()
     result, params, arrays, shape = _definition(request.problem)
     for param, array in zip(params, arrays, strict=True):
-        sizes = array.shape[::-1]
-        stride = 1
-        for axis, size in enumerate(sizes):
-            param.dim(axis).set_bounds(0, size)
-            param.dim(axis).set_stride(stride)
-            stride *= size
-        param.set_estimates([(0, size) for size in sizes])
+        set_bounds(param, array.shape)
+        param.set_estimates([(0, size) for size in array.shape[::-1]])
     result.set_estimates([(0, size) for size in shape[::-1]])
     pipeline = hl.Pipeline(result)
     options = {"parallelism": str(request.threads), "beam_size": str(beam)}

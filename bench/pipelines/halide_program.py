@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import halide as hl
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ansorc as ac
+from bench.peers.halide_schedulers import load_autoscheduler, set_bounds
 from bench.peers.program import Program
 from bench.pipelines.halide_definitions import HALIDE
 
@@ -31,9 +31,9 @@ def halide_program(
     begin = time.perf_counter()
     params = [_param(b.name, array) for b, array in zip(dag.inputs, arrays, strict=True)]
     function, shape = HALIDE[name](params), dag.outputs[0].shape
-    _set_bounds(function.output_buffer(), shape)
+    set_bounds(function.output_buffer(), shape)
     function.set_estimates([(0, extent) for extent in shape[::-1]])
-    _load_plugin(scheduler[0])
+    load_autoscheduler(scheduler[0])
     pipeline, target = hl.Pipeline(function), hl.get_host_target()
     pipeline.apply_autoscheduler(target, hl.AutoschedulerParams(*scheduler))
     call = pipeline.compile_to_callable([hl.Argument(param) for param in params], target)
@@ -46,24 +46,6 @@ def halide_program(
 def _param(name: str, array: Array) -> Any:
     kinds = {"float32": hl.Float(32), "uint16": hl.UInt(16)}
     param = hl.ImageParam(kinds[str(array.dtype)], array.ndim, name)
-    _set_bounds(param, array.shape)
+    set_bounds(param, array.shape)
     param.set_estimates([(0, extent) for extent in array.shape[::-1]])
     return param
-
-
-def _set_bounds(holder: Any, shape: Sequence[int]) -> None:
-    """Tell Halide the extents and strides; its dimensions are NumPy's from last to first."""
-    stride = 1
-    for axis, extent in enumerate(shape[::-1]):
-        holder.dim(axis).set_bounds(0, extent)
-        holder.dim(axis).set_stride(stride)
-        stride *= extent
-
-
-def _load_plugin(name: str) -> None:
-    """The plugins lie in the wheel, outside of where the loader looks."""
-    folder = Path(str(hl.__file__)).parent
-    plugins = sorted(folder.glob(f"lib*/libautoschedule_{name.lower()}.*"))
-    if not plugins:
-        raise ImportError(f"the wheel of halide has no autoscheduler {name} in {folder}")
-    hl.load_plugin(str(plugins[0]))

@@ -11,43 +11,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ansorc.compare.figures import largest_error
-from ansorc.compare.program import Clocked
 from ansorc.compare.serving import JsonFields, serve
 from ansorc.lang.reference import evaluate
+from bench.peers.checked_server import CheckedServer
+from bench.peers.program import Make
 from bench.pipelines.sides import SIDES, PipelineRequest
 
 
-class PipelineServer:
-    """Answers the messages to one side."""
-
-    def __init__(self, side: str) -> None:
-        self._side = side
-        self._way: Clocked | None = None
-
-    def prepare(self, message: JsonFields) -> JsonFields:
-        """Make the side's program, and compare its result with the reference."""
-        self._way = None  # the arrays of the application before may be large
-        records = message["records"]
-        request = PipelineRequest(
-            message["case"], message["threads"], Path(records) if records else None,
-            message["trials"],
-        )  # fmt: skip
-        [(_, make)] = SIDES[self._side](request)
-        self._way = Clocked(make())
-        program = self._way.program
-        program.run()
-        error = largest_error(np.asarray(program.output()), np.load(message["reference"]))
-        return {"error": error, "way": program.name, "spent_s": program.tuned_s}
-
-    def time(self, message: JsonFields) -> JsonFields:
-        """Return the seconds of a call in each of several batches."""
-        assert self._way is not None
-        return {"seconds": self._way.burst(message["seconds"])}
+def ways_of(side: str, message: JsonFields) -> Iterator[tuple[str, Make]]:
+    """Return the ways of a side for the application that a message names."""
+    records = message["records"]
+    request = PipelineRequest(
+        message["case"], message["threads"], Path(records) if records else None, message["trials"]
+    )
+    return SIDES[side](request)
 
 
 def write_reference(message: JsonFields) -> JsonFields:
@@ -59,7 +41,7 @@ def write_reference(message: JsonFields) -> JsonFields:
 
 def main() -> None:
     """Serve the side that is named."""
-    server = PipelineServer(sys.argv[1])
+    server = CheckedServer(lambda message: ways_of(sys.argv[1], message))
     serve({"prepare": server.prepare, "reference": write_reference, "time": server.time})
 
 

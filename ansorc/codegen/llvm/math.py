@@ -108,7 +108,7 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
         counts = [math_call(writer, name, [value]) for value in values]
         return reduce(lambda a, b: arithmetic(writer, BinaryOp.ADD, a, b), counts)
     if name in BIT_FUNCTIONS:
-        more = [] if name == "popcount" else [literal(False, BOOL)]  # 0 is no special operand
+        more = [] if name == "popcount" else [literal(False, BOOL)]  # clz and ctz of 0 are defined
         text = f"{_BIT_INTRINSICS[name]}.{suffix(dtype)}"
         return intrinsic(writer, text, dtype, [*values, *more])
     if dtype.is_integer:

@@ -1,4 +1,4 @@
-"""Count the bits of words in vectors, for machines on which that is no instruction.
+"""Count the bits of words in vectors, for machines that have no instruction for it.
 
 Full adders turn three words of one weight into a word of that weight and one of the next, bit by
 bit (Harley and Seal; Warren, Hacker's Delight, section 5-1). What is left is counted in bytes by

@@ -72,7 +72,7 @@ class Equations:
         values = {name: self._substituted(value) for name, value in self._solved.items()}
         limits: dict[str, tuple[Expr, int]] = {}
         for name, value in values.items():
-            extent, interval = self._extents[name], linear_bounds(value, self._known())
+            extent, interval = self._extents[name], linear_bounds(value, self._bound_names())
             if interval is None or interval[0] < 0 or interval[1] >= extent:
                 limits[name] = value.to_expr(), extent
         exprs = {name: value.to_expr() for name, value in values.items()}
@@ -80,7 +80,7 @@ class Equations:
         free = {name: extent for name, extent in self._extents.items() if name not in values}
         return Solution(exprs, free, limits, guards)
 
-    def _known(self) -> dict[str, Interval]:
+    def _bound_names(self) -> dict[str, Interval]:
         """Return the bounds of all names."""
         return self._ranges | {name: (0, extent - 1) for name, extent in self._extents.items()}
 
@@ -119,7 +119,7 @@ class Equations:
         total: Linear[Atom] = Linear()
         if not (is_index(dtype_of(inner)) and collect(inner, 1, total, self._add_atom)):
             return None
-        interval = linear_bounds(total, self._known())
+        interval = linear_bounds(total, self._bound_names())
         if interval is None:
             return None
         first, last = (end // divisor for end in interval)
@@ -149,7 +149,7 @@ class Equations:
 
         while any(isinstance(atom, str) and atom in self._solved for atom in total.terms):
             total = total.at(value)
-        rejoin(total, self._known())
+        rejoin(total, self._bound_names())
         return total
 
     def _solve_one(self, total: Linear[Atom]) -> None:
@@ -178,10 +178,10 @@ class Equations:
     def _divide(self, total: Linear[Atom], common: int) -> Linear[Atom]:
         """Return the equation divided by a divisor of all unknown coefficients; guard the rest."""
         known = self._known_part(total)
-        rest = remainder(known, common, self._known())
+        rest = remainder(known, common, self._bound_names())
         if rest.terms or rest.constant:
             self._guards.append(_is_zero(rest))
-        result = divide(known, common, self._known())
+        result = divide(known, common, self._bound_names())
         for name, coefficient in self._unknowns(total).items():
             result.add(name, coefficient // common)
         return result
@@ -197,7 +197,7 @@ class Equations:
         del self._unknown[name]
         if divisor == 1:
             return total
-        is_unit, ranges = abs(c) == 1, self._known()
+        is_unit, ranges = abs(c) == 1, self._bound_names()
         inverse = c if is_unit else pow(c, -1, divisor)
         first = remainder(known.times(-inverse), divisor, ranges)
         turn = self._new_axis(name.rstrip("?"), -(-self._extents[name] // divisor))
