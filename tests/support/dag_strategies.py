@@ -240,10 +240,8 @@ def scattered(chain: Chain) -> Tensor:
         axis=axes,
         name=chain.name,
     )
-    if reduce not in ("max", "min"):
-        return result
-    chain.tensors.append(result)  # where no term went, there is an infinity
-    return ac.compute(result.shape, lambda *i: ac.maximum(ac.minimum(result[i], 8), -8), chain.name)
+    # Where no term went, there is an infinity.
+    return _limited(chain, result) if reduce in ("max", "min") else result
 
 
 def ragged(chain: Chain) -> Tensor:
@@ -266,10 +264,15 @@ def ragged(chain: Chain) -> Tensor:
 
     rest = data.shape[1:-1] if second else data.shape[1:]
     result = ac.compute((count, *rest), body, chain.name)
-    if reduce not in (ac.max, ac.min):
-        return result
-    chain.tensors.append(result)  # of an empty range there is an infinity
-    return ac.compute(result.shape, lambda *i: ac.maximum(ac.minimum(result[i], 8), -8), chain.name)
+    # Of an empty range there is an infinity.
+    return _limited(chain, result) if reduce in (ac.max, ac.min) else result
+
+
+def _limited(chain: Chain, result: Tensor) -> Tensor:
+    """Cut off values that are far from 0, infinities too."""
+    chain.tensors.append(result)
+    least = 0 if chain.dtype.startswith("u") else -8
+    return ac.compute(result.shape, lambda *i: ac.clip(result[i], least, 8), chain.name)
 
 
 def matmul(chain: Chain) -> Tensor:
