@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import product
 from math import prod
 
@@ -28,14 +29,18 @@ from ansorc.ir.expr import (
     Load,
     Select,
     Var,
+    binary,
+    compare,
     const,
 )
-from ansorc.ir.node import Node, children
+from ansorc.ir.node import Node, children, walk
+from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import Combiner
+from ansorc.schedule.placed import Placed, axis_values_of
 from ansorc.schedule.stage import Part, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.values import as_int, plus
+from ansorc.schedule.values import as_int, plus, times
 
 _ORDER = {CompareOp.LE: (1, 0), CompareOp.LT: (1, 1), CompareOp.GE: (-1, 0), CompareOp.GT: (-1, 1)}
 MOST_LIMITS = 8
@@ -84,6 +89,32 @@ def find_limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -
     return limits
 
 
+def may_matter(
+    placed: Placed,
+    inner: Sequence[Part],
+    leaves: Mapping[str, Expr],
+    need: Need,
+    ranges: Mapping[str, tuple[int, int]],
+) -> Expr | None:
+    """Return a test that holds if any iteration of the parts `inner` may matter, or None.
+
+    The bound may be a few elements of an input; it is only read where these exist.
+    """
+    values = axis_values_of(placed, leaves)[0]
+    total: Expr = const(0)
+    for axis, factor in need.total.terms.items():
+        total = plus(total, times(values[axis], factor))
+    least = (min(need.total.coefficient(p.axis), 0) * as_int(p.stride) * (as_int(p.extent) - 1)
+             for p in inner)  # fmt: skip
+    total = plus(total, const(need.total.constant + sum(least)))
+    limits = find_limits(need.most, values, [part for part in inner if part.extent != 1])
+    loads = [node for limit in limits for node in walk(limit) if isinstance(node, Load)]
+    is_there = all(is_inside(load.buffer, load.indices, ranges) for load in loads)
+    if not limits or not is_there:
+        return None
+    return compare(CompareOp.LE, total, reduce(partial(binary, BinaryOp.MAX), limits))
+
+
 def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
     """Yield conditions that hold wherever `term` is not 0."""
     match term:
@@ -94,10 +125,11 @@ def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
             yield from conjuncts(condition)
         case Load(buffer, indices):
             source = state.source(buffer.name)
-            if source is not None and not source.op.reduce_axes and not source.op.more:
-                axes = (axis.name for axis in source.op.axes)
+            op = None if source is None else source.op
+            if op is not None and not (op.reduce_axes or op.more or op.overwrites):
+                axes = (axis.name for axis in op.axes)
                 places = dict(zip(axes, indices, strict=True))
-                conditions = _where_not_zero(state, source.op.body)
+                conditions = _where_not_zero(state, op.body)
                 yield from (substitute(condition, places) for condition in conditions)
         case _:
             pass
