@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
 from itertools import product
 from math import prod
 
@@ -29,18 +28,14 @@ from ansorc.ir.expr import (
     Load,
     Select,
     Var,
-    binary,
-    compare,
     const,
 )
-from ansorc.ir.node import Node, children, walk
-from ansorc.ir.passes.accesses import is_inside
+from ansorc.ir.node import Node, children
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import Combiner
-from ansorc.schedule.placed import Placed, axis_values_of
 from ansorc.schedule.stage import Part, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.values import as_int, plus, times
+from ansorc.schedule.values import as_int, plus
 
 _ORDER = {CompareOp.LE: (1, 0), CompareOp.LT: (1, 1), CompareOp.GE: (-1, 0), CompareOp.GT: (-1, 1)}
 MOST_LIMITS = 8
@@ -87,32 +82,6 @@ def find_limits(most: Expr, values: Mapping[str, Expr], inner: Sequence[Part]) -
             moved[part.axis] = plus(moved[part.axis], const(n * as_int(part.stride)))
         limits.append(substitute(most, moved))
     return limits
-
-
-def may_matter(
-    placed: Placed,
-    inner: Sequence[Part],
-    leaves: Mapping[str, Expr],
-    need: Need,
-    ranges: Mapping[str, tuple[int, int]],
-) -> Expr | None:
-    """Return a test that holds if any iteration of the parts `inner` may matter, or None.
-
-    The bound may be a few elements of an input; it is only read where these exist.
-    """
-    values = axis_values_of(placed, leaves)[0]
-    total: Expr = const(0)
-    for axis, factor in need.total.terms.items():
-        total = plus(total, times(values[axis], factor))
-    least = (min(need.total.coefficient(p.axis), 0) * as_int(p.stride) * (as_int(p.extent) - 1)
-             for p in inner)  # fmt: skip
-    total = plus(total, const(need.total.constant + sum(least)))
-    limits = find_limits(need.most, values, [part for part in inner if part.extent != 1])
-    loads = [node for limit in limits for node in walk(limit) if isinstance(node, Load)]
-    is_there = all(is_inside(load.buffer, load.indices, ranges) for load in loads)
-    if not limits or not is_there:
-        return None
-    return compare(CompareOp.LE, total, reduce(partial(binary, BinaryOp.MAX), limits))
 
 
 def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:

@@ -30,7 +30,7 @@ from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.loops import loop_of, sequence, stages_ahead, starts_threads, under
 from ansorc.schedule.memory import memory_indices, memory_shape
-from ansorc.schedule.needed import Need, find_needs, may_matter
+from ansorc.schedule.needed import Need, find_needs
 from ansorc.schedule.placed import Placed, axis_values_of, is_at_once, minus
 from ansorc.schedule.scan_state import (
     ScanStates,
@@ -46,6 +46,7 @@ from ansorc.schedule.scattered import (
     start_of_results,
     store_identities,
 )
+from ansorc.schedule.skipping import where_needed
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
@@ -88,6 +89,7 @@ class Nests:
         if AxisKind.REDUCE not in kinds:
             return self._loops(placed, 0, unrolled, lambda: self._assign(placed))
         reduce = kinds.index(AxisKind.REDUCE)
+        reduce = min(reduce, int(start_of_results(stage, reduce)))
         return self._loops(
             placed, 0, unrolled, lambda: self._reduction(placed, reduce, unrolled), end=reduce
         )
@@ -223,7 +225,7 @@ class Nests:
         return under([c for c in conditions if names.isdisjoint(free_vars(c))], loop)
 
     def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
-        """Return the loops from the first reduction on, and the initialisation of the results."""
+        """Return the loops from position `reduce` on, with the initialisation of the results."""
         start = int(start_of_results(placed.stage, reduce))
 
         def inner() -> Stmt:
@@ -277,10 +279,10 @@ class Nests:
 
         def inside() -> Stmt:
             stmt = self._loops(placed, turn, unrolled, lambda: self._update(placed))
-            return self._where_needed(placed, turn, stmt, again)
+            return where_needed(placed, turn, stmt, again, self.ranges)
 
         stmt = self._loops(placed, start, unrolled, inside, end=turn)
-        return self._where_needed(placed, start, stmt, needs)
+        return where_needed(placed, start, stmt, needs, self.ranges)
 
     def _needs(self, stage: Stage, inner: Sequence[Loop]) -> tuple[Need, ...]:
         """Return the conditions by which a test around the loops `inner` may skip iterations.
@@ -294,17 +296,6 @@ class Nests:
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
         return find_needs(self.state, stage)
-
-    def _where_needed(self, placed: Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
-        """Return `stmt`, the loops from `start` on, skipped where none of them matters."""
-        inner = placed.stage.iterators[start:]
-        parts = [part for iterator in inner for part in placed.stage.parts[iterator.name]]
-        if not needs or not all(part.is_whole for part in parts):
-            return stmt
-        leaves = placed.leaves | {it.name: const(0) for it in inner}
-        possible = [may_matter(placed, parts, leaves, need, self.ranges) for need in needs]
-        tests = [t for t in possible if t is not None and prove(t, self.ranges) is not True]
-        return If(conjunction(tests), stmt) if tests else stmt
 
     def _initial(
         self,

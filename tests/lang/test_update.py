@@ -150,7 +150,7 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: ac.update(A, ac.placeholder((2, 4))), "say where they begin: at=slice"),
     (lambda: ac.update(A, G, slice(0, 5)), "writes 6 elements to a slice up to 5"),
     (lambda: ac.update(A, G, slice(PLACE[0], PLACE[0] + 6)), "leave its end out"),
-    (lambda: ac.update(A, ROW, cast(Any, 1.5)), "at 1.5; give an integer, an element of an"),
+    (
         lambda: ac.update(A, ROW, cast(Any, 1.5)),
         "at 1.5; give an integer, an element of an integer tensor",
     ),
