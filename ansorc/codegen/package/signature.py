@@ -79,9 +79,9 @@ class Param:
             "layout": "row-major",
             "alignment": self.dtype.bytes,
             "output": self.is_output,
-            "updated": self.is_updated,
             "constant": self.constant,
             "packing": self.packing.to_json() if self.packing is not None else None,
+            **({"updated": True} if self.is_updated else {}),
         }
 
     @staticmethod
@@ -95,7 +95,7 @@ class Param:
             bool(fields["output"]),
             bool(fields["constant"]),
             Packing.from_json(packing) if packing is not None else None,
-            bool(fields.get("updated", False)),  # manifests of earlier versions have none
+            bool(fields.get("updated", False)),  # only those have it that are
         )
 
 
