@@ -17,6 +17,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.transform import Transform, transform_buffer
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import IntArray, Tiles
+from ansorc.schedule.in_place import Writing, find_writings
 from ansorc.schedule.picture import details, loop_lines, picture
 from ansorc.schedule.stage import At, Loop, Mark, Origin, Stage
 
@@ -178,6 +179,11 @@ class State:
         return {}
 
     @cached_property
+    def writings(self) -> dict[str, Writing]:
+        """Where the results of stages that update inputs are stored."""
+        return find_writings(self.stages)
+
+    @cached_property
     def _by_name(self) -> Mapping[str, Stage]:
         return {stage.name: stage for stage in self.stages}
 
@@ -326,7 +332,12 @@ class State:
 
     def _notes(self) -> list[str]:
         notes = [f"{tensor} transformed before" for tensor, _ in self.transformed]
-        return notes + [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
+        notes += [f"{tensor} laid out in the order of its reads" for tensor in self.rewritten]
+        for name, writing in self.writings.items():
+            op = self.stage(name).op
+            for load, buffer in zip(op.overwrites, op.buffers, strict=True):
+                notes.append(f"{load.buffer.name} updated by {buffer.name}, {writing.value}")
+        return notes
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.dag!r}: {len(self.steps)} steps>"
