@@ -236,7 +236,8 @@ class TuningRun:
         """Measure `batch`, record each result as it comes, and learn from it.
 
         `meanwhile` is done in another thread while its last programs are built. Stops when what is
-        left of the time of the options is not enough for one more, or for the contest. Raise MeasureError where nothing but failures comes.
+        left of the time of the options is not enough for one more, or for the contest. Raise
+        MeasureError where nothing but failures comes.
         """
         self.start()
         waiting = list(batch)

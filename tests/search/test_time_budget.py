@@ -71,9 +71,7 @@ def test_batches_grow_as_their_cost_becomes_known() -> None:
     assert sizes == [2, 4, 12, 36, 50]
 
 
-def test_a_run_of_slow_builds_ends_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_slow_builds_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     each_s, budget_s = 0.4, 3.0
     built = list[int]()
 
