@@ -38,6 +38,9 @@ class Buffer:
     """The promised least and largest value of its elements, or None."""
     is_sorted: bool = False
     """Whether the elements of each row are promised not to decrease."""
+    is_complex: bool = False
+    """Whether each two neighbours along the last dimension are the real and the imaginary part of a
+    number of the caller's. The language sees to their arithmetic."""
 
     @property
     def elements(self) -> int:

@@ -234,6 +234,8 @@ class _Parser:
             buffer = replace(buffer, promised=(low, self._exprs.number(buffer.dtype)))
         if self._tokens.accept("sorted"):
             buffer = replace(buffer, is_sorted=True)
+        if self._tokens.accept("complex"):
+            buffer = replace(buffer, is_complex=True)
         return replace(buffer, constant=self._tokens.accept("constant"))
 
     def _name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import overload
+from typing import cast, overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
@@ -13,6 +13,7 @@ from ansorc.ir.node import Node, rewrite
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
+from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan, StateBuffer
 from ansorc.lang.hints import Hints, as_hints
 from ansorc.lang.inner_reductions import (
@@ -30,12 +31,13 @@ from ansorc.lang.naming import (
 )
 from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reducer_laws import check_laws
-from ansorc.lang.reduction import Reduction, TupleReduction
-from ansorc.lang.scalar_type import Scalar, as_scalar
+from ansorc.lang.reduction import ComplexProduct, Reduction, TupleReduction
+from ansorc.lang.scalar import if_then_else
+from ansorc.lang.scalar_type import Scalar, as_scalar, is_complex
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
 from ansorc.lang.scan_reductions import write_out_reductions
 from ansorc.lang.shared_values import with_shared_values
-from ansorc.lang.tensor import Tensor, extents_of
+from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, extents_of
 from ansorc.lang.whole import Whole
 
 _COMPUTE, _TUPLE = AutoName("compute"), AutoName("compute_tuple")
@@ -80,8 +82,45 @@ def compute(
     wrong rank, mixed dtypes, a read outside of a tensor, or a bad name.
     """
     space, value = _trace(shape, fn, name, axes)
+    if is_complex(value) or isinstance(value, ComplexProduct):
+        return _complex_tensor(name, space, value, hints)
     op = _make_op((str(name),), space, _one(name, value), value, hints)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
+
+
+def interleaved(name: str, planes: tuple[Tensor, Tensor]) -> ComplexTensor:
+    """Return the complex tensor with these real and imaginary parts, of one shape."""
+    real, imag = planes
+    flat = complex_buffer(str(name), real.shape, real.dtype)
+
+    def part(*index: Scalar) -> Scalar:
+        at = (*index[:-1], index[-1] // 2)
+        return if_then_else(index[-1] % 2 == 0, real[at], imag[at])
+
+    tensor = compute(flat.shape, part, name, axes=[f"i{d}" for d in range(len(flat.shape))])
+    op = cast(ComputeOp, tensor.definition).with_buffers([flat])
+    return ComplexTensor(flat, op, tensor.has_auto_name, planes=planes)
+
+
+def _complex_tensor(
+    name: str, space: tuple[Axis, ...], value: object, hints: Hints | None
+) -> ComplexTensor:
+    """Return the complex tensor of a value; its parts are stages `name.re` and `name.im`."""
+    names = [stage_name(name, part) for part in ("re", "im")]
+    if isinstance(value, ComplexProduct):
+        parts = value.parts
+        op = _make_op(tuple(map(str, names)), space, parts, parts, hints)
+        first, second = (
+            Tensor(b, op, isinstance(name, AutoName), n) for n, b in enumerate(op.buffers)
+        )
+        return interleaved(name, (first, second))
+    z = Complex.of(value)
+    ops = [
+        _make_op((str(each),), space, _one(each, part), part, hints)
+        for each, part in zip(names, (z.real, z.imag), strict=True)
+    ]
+    first, second = (Tensor(op.buffer, op, isinstance(name, AutoName)) for op in ops)
+    return interleaved(name, (first, second))
 
 
 @overload

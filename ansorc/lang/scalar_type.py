@@ -8,7 +8,7 @@ expressions inside (`ansorc/ir/expr.py`) are compared by structure, for use in a
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, ClassVar, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
 from ansorc.ir.math_call import call
 from ansorc.ir.printer import expr_text
 from ansorc.lang.bits import combine_bits, invert, shift
+from ansorc.lang.complex_dtype import ComplexType, as_any_dtype
 from ansorc.lang.literal import (
     DTypeLike,
-    as_dtype,
     as_number,
     literal,
     refuse_bool,
@@ -48,6 +48,13 @@ class Scalar:
     __slots__ = ("expr",)
     expr: Expr
     """The expression; its operators are not for users."""
+    is_complex: ClassVar[bool] = False
+    complex_kind: ClassVar[Any]
+    """The class of complex elements, which does their arithmetic (`Complex`)."""
+
+    def __init_subclass__(cls, *, is_complex_kind: bool = False) -> None:
+        if is_complex_kind:
+            Scalar.complex_kind = cls
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -60,10 +67,12 @@ class Scalar:
     def astype(self, type: DTypeLike) -> Scalar:
         """Return `self` converted to `type` as NumPy's `astype` does.
 
-        Floats are truncated to integers; values out of range are clamped, and NaN becomes 0.
-        Raise LanguageError on an unknown name.
+        Floats are truncated to integers; values out of range are clamped, and NaN becomes 0. A
+        float may become complex. Raise LanguageError on an unknown name.
         """
-        goal = as_dtype(type)
+        goal = as_any_dtype(type)
+        if isinstance(goal, ComplexType):
+            return Scalar.complex_kind.of(self.astype(goal.part))
         return self if self.dtype == goal else Scalar(self.expr.astype(goal))
 
     def __add__(self, other: ScalarLike) -> Scalar:
@@ -268,10 +277,22 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     """
     if isinstance(value, Scalar):
         return value
+    if is_complex(value):
+        return Scalar.complex_kind.of(value)
     operand = _operand(value)
     if isinstance(operand, Operand):
         return Scalar(operand)
     return Scalar(literal(operand, dtype or _default(operand)))
+
+
+def is_complex(value: object) -> bool:
+    """Return whether `value` is a complex element, or a complex number of Python or NumPy."""
+    if isinstance(value, Scalar):
+        return value.is_complex
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return array.ndim == 0 and array.dtype.kind == "c"
+    return isinstance(value, (complex, np.complexfloating))
 
 
 def as_condition(name: str, value: object) -> Scalar:
@@ -292,6 +313,8 @@ def binary(op: BinaryOp, left: object, right: object) -> Scalar:
     A bool and a number: the bool counts as 0 or 1 in the dtype of the number (int64 for a Python
     int, float32 for a Python float).
     """
+    if is_complex(left) or is_complex(right):
+        return Scalar.complex_kind.binary(op, left, right)
     a, b = _operand(left), _operand(right)
     for given in (left, right):
         refuse_bool(given)
@@ -302,6 +325,8 @@ def binary(op: BinaryOp, left: object, right: object) -> Scalar:
 
 def compare(op: CompareOp, left: object, right: object) -> Scalar:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
+    if is_complex(left) or is_complex(right):
+        return Scalar.complex_kind.compare(op, left, right)
     return Scalar(ir.compare(op, *_match(op.value, _operand(left), _operand(right))))
 
 
@@ -338,6 +363,8 @@ def power(base: object, exponent: object) -> Scalar:
 
 def _raise_to(base: object, exponent: object) -> Scalar:
     """Return `base ** exponent`: a product for a small whole exponent, or an integer `base`."""
+    if is_complex(base) or is_complex(exponent):
+        return Scalar.complex_kind.power(base, exponent)
     refuse_bool(exponent)
     x, n = _operand(base), _operand(exponent)
     if isinstance(x, Operand) and not isinstance(n, Operand):
@@ -358,6 +385,8 @@ def absolute(value: object) -> Scalar:
     """Return the absolute value of a number; raise LanguageError for a bool."""
     refuse_bool(value)
     operand = as_scalar(value)
+    if operand.is_complex:
+        return operand.__abs__()
     if operand.dtype.is_float:
         return Scalar(call("abs", operand.expr))
     if operand.dtype.kind is Kind.UINT:
@@ -457,4 +486,6 @@ def _beside(symbol: str, number: float, other: Expr) -> Expr:
 
 def _as_python(value: object) -> object:
     """Return a number of NumPy as one of Python, so that the other operand's operator is called."""
-    return value if isinstance(value, Scalar) else _operand(value)
+    if isinstance(value, Scalar):
+        return value
+    return complex(cast(complex, value)) if is_complex(value) else _operand(value)

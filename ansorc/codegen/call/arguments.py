@@ -19,6 +19,7 @@ from ansorc.codegen.device_array import (
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
+from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.packing import PackedWeight
 
 Packer: TypeAlias = Callable[[int, Param, object, Array], Array]
@@ -161,11 +162,15 @@ def _address(operand: DeviceOperand) -> int:
 def _require_fit(argument: _CallArgument, array: DeviceOperand, *, may_write: bool) -> None:
     """Raise CallError for a wrong dtype or shape, and for an output that is read-only."""
     param = argument.param
-    if array.dtype != param.dtype.numpy:
-        remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
+    is_of_parts = param.is_complex and array.dtype == param.dtype.numpy
+    wanted, shape = param.dtype.numpy, param.source_shape
+    if not is_of_parts:
+        wanted, shape = param.caller_dtype, param.caller_shape
+    if array.dtype != wanted:
+        remedy = f"the kernel wants {wanted}; convert it with .astype('{wanted}')"
         raise argument.refuse(f"has dtype {array.dtype}", remedy)
-    if array.shape != param.source_shape:
-        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
+    if array.shape != shape:
+        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {shape}")
     if param.is_output and not may_write:
         raise argument.refuse(
             "is read-only", "the kernel writes its result there; pass a writable array"
@@ -182,13 +187,23 @@ def _array(argument: _CallArgument, value: object) -> Array:
     if not array.flags.aligned:
         remedy = f"an element of {param.dtype} needs {param.dtype.bytes}; copy the array"
         raise argument.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
-    return array
+    return view_parts(array) if is_complex_array(array) else array
+
+
+def plain_parts(param: Param, value: object) -> object:
+    """Return the parts of a complex array that fits a parameter; anything else as it is."""
+    if not param.is_complex or param.is_rewritten or not isinstance(value, np.ndarray):
+        return value
+    array = cast(Array, value)
+    fits = array.dtype == param.caller_dtype and array.shape == param.caller_shape
+    return view_parts(array) if fits and array.flags.c_contiguous else value
 
 
 def _contiguous_remedy(param: Param) -> str:
     wants = "the kernel wants a dense row-major array"
     if param.is_output:
-        return f"{wants}; pass numpy.empty({param.shape}, '{param.dtype}') and copy from it"
+        shape, kind = param.caller_shape, param.caller_dtype.name
+    return f"{wants}; pass numpy.empty({shape}, '{kind}') and copy from it"
     return f"{wants}; use numpy.ascontiguousarray"
 
 
@@ -262,4 +277,4 @@ def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]])
 
 
 def _describe(param: Param) -> str:
-    return f"{param.name}: {param.dtype}{list(param.source_shape)}"
+    return f"{param.name}: {param.caller_type}"

@@ -143,7 +143,7 @@ class Module:
 
     def __repr__(self) -> str:
         params = ", ".join(
-            f"{p.name}: {p.dtype}{list(p.source_shape)}" for p in self.signature.params
+            f"{p.name}: {p.caller_type}" for p in self.signature.params
         )
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
@@ -156,7 +156,7 @@ class Module:
 def _rows(signature: Signature) -> list[tuple[str, str]]:
     """Each parameter and what it is."""
     return [
-        (p.name, f"{'output' if p.is_output else 'input'} {p.dtype}{list(p.source_shape)}")
+        (p.name, f"{'output' if p.is_output else 'input'} {p.caller_type}")
         for p in signature.params
     ]
 
