@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ansorc.ir.dtype import FLOAT32, FLOAT64, DType
-from ansorc.lang.literal import as_dtype
 
 
 @dataclass(frozen=True)
@@ -39,22 +38,7 @@ class ComplexType:
 
 
 COMPLEX64, COMPLEX128 = ComplexType(FLOAT32), ComplexType(FLOAT64)
-_COMPLEX = {kind.name: kind for kind in (COMPLEX64, COMPLEX128)}
-
-
-def as_any_dtype(given: object) -> DType | ComplexType:
-    """Return the dtype that `given` names, a complex one too.
-
-    Raise LanguageError unless it is one of ansorc.
-    """
-    if isinstance(given, ComplexType):
-        return given
-    name = given if isinstance(given, str) else ""
-    if given is complex or (isinstance(given, type) and issubclass(given, np.complexfloating)):
-        name = np.dtype(given).name
-    elif isinstance(given, np.dtype) and given.isnative:
-        name = given.name
-    return _COMPLEX.get(name) or as_dtype(given)
+COMPLEX = {kind.name: kind for kind in (COMPLEX64, COMPLEX128)}
 
 
 def interleaved_shape(shape: Sequence[int]) -> tuple[int, ...]:

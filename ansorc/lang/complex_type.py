@@ -15,12 +15,12 @@ import numpy as np
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, FLOAT64, DType
 from ansorc.ir.expr import BinaryOp, CompareOp, Const, Expr
-from ansorc.lang.complex_dtype import ComplexType, as_any_dtype
+from ansorc.lang.complex_dtype import ComplexType
 from ansorc.lang.let import let
-from ansorc.lang.literal import DTypeLike, as_number, refuse_bool
+from ansorc.lang.literal import DTypeLike, as_any_dtype, as_number, refuse_bool
 from ansorc.lang.scalar import all_of, any_of, const, cos, exp, if_then_else, maximum, minimum, sin
 from ansorc.lang.scalar import sqrt as real_sqrt
-from ansorc.lang.scalar_type import Scalar, ScalarLike, absolute, as_scalar, binary, is_complex
+from ansorc.lang.scalar_type import Scalar, absolute, as_scalar, binary, is_complex
 
 _SIGNS = {BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "/"}
 _PARTS = (FLOAT32, FLOAT64)
@@ -55,6 +55,10 @@ class Complex(Scalar, is_complex_kind=True):
         """Return the conjugate, whose imaginary part has the opposite sign."""
         return Complex(self.real, -self.imag)
 
+    def held(self, hold: Callable[[Scalar], Scalar]) -> Complex:
+        """Return the value with `hold` applied to its parts."""
+        return Complex(hold(self.real), hold(self.imag))
+
     def astype(self, type: DTypeLike) -> Scalar:
         """Return `self` converted to a complex dtype; raise LanguageError for another."""
         goal = as_any_dtype(type)
@@ -78,8 +82,7 @@ class Complex(Scalar, is_complex_kind=True):
             f"{self!r} has no truth value while the program is being defined; see ac.if_then_else"
         )
 
-    def __hash__(self) -> NoReturn:
-        self.real.__hash__()
+    __hash__ = Scalar.__hash__
 
     def __str__(self) -> str:
         return f"complex({self.real}, {self.imag})"
@@ -105,14 +108,16 @@ class Complex(Scalar, is_complex_kind=True):
             element = cls(element, const(0.0, element.dtype))
         if part not in (None, element.real.dtype):
             raise LanguageError(
-                f"{element.dtype} meets {ComplexType(cast(DType, part))}; cast one of them by "
-                "astype"
+                f"{element.dtype} meets {ComplexType(part)}; cast one of them by astype"
             )
         return element
 
     @classmethod
     def binary(cls, op: BinaryOp, left: object, right: object) -> Scalar:
-        """Return `left op right`, of which one is complex; raise LanguageError if it is not defined."""
+        """Return `left op right`, of which one is complex.
+
+        Raise LanguageError for operations that there are not.
+        """
         if op not in _SIGNS:
             raise LanguageError(
                 f"'{op.value}' of complex numbers: they have no order, no remainder and no bits; "
@@ -126,10 +131,10 @@ class Complex(Scalar, is_complex_kind=True):
             z = cls.of(left, part)
             return Complex(binary(op, z.real, factor), binary(op, z.imag, factor))
         if op is BinaryOp.DIV:
-            return _divide(_held(cls.of(left, part)), _held(cls.of(right, part)))
+            return _divide(cls.of(left, part).held(let), cls.of(right, part).held(let))
         if not is_complex(left):
             return cls.binary(op, right, left)
-        return _multiply(_held(cls.of(left, part)), _held(cls.of(right, part)))
+        return _multiply(cls.of(left, part).held(let), cls.of(right, part).held(let))
 
     @classmethod
     def compare(cls, op: CompareOp, left: object, right: object) -> Scalar:
@@ -180,7 +185,10 @@ class Complex(Scalar, is_complex_kind=True):
         """Return `then` where `condition` holds, else `otherwise`, of which one is complex."""
         part = _part_of(then, otherwise)
         a, b = cls.of(then, part), cls.of(otherwise, part)
-        real, imag = if_then_else(condition, a.real, b.real), if_then_else(condition, a.imag, b.imag)
+        real, imag = (
+            if_then_else(condition, a.real, b.real),
+            if_then_else(condition, a.imag, b.imag),
+        )
         return Complex(real, imag)
 
 
@@ -218,10 +226,6 @@ def _part_of(*operands: object) -> DType:
 def _real(value: object, part: DType) -> Scalar:
     """Return a real operand in the dtype `part`."""
     return Complex.of(value, part).real
-
-
-def _held(z: Complex) -> Complex:
-    return Complex(let(z.real), let(z.imag))
 
 
 def _add(op: BinaryOp, left: object, right: object, part: DType) -> Complex:

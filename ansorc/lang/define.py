@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast, overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Load, Operand, Var, dtype_of
-from ansorc.ir.node import Node, rewrite
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Call,
+    Checked,
+    Expr,
+    Load,
+    Operand,
+    OwnCall,
+    Var,
+    dtype_of,
+)
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.substitute import substitute
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
@@ -21,7 +34,7 @@ from ansorc.lang.inner_reductions import (
     number_reduce_axes,
     without_reduce_axes,
 )
-from ansorc.lang.let import hold_lets
+from ansorc.lang.let import hold_lets, write_lets_out
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
@@ -31,7 +44,7 @@ from ansorc.lang.naming import (
 )
 from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reducer_laws import check_laws
-from ansorc.lang.reduction import ComplexProduct, Reduction, TupleReduction
+from ansorc.lang.reduction import ComplexProduct, Reduction, ReductionLoad, TupleReduction
 from ansorc.lang.scalar import if_then_else
 from ansorc.lang.scalar_type import Scalar, as_scalar, is_complex
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
@@ -40,6 +53,8 @@ from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, extents_of
 from ansorc.lang.whole import Whole
 
+_MOST_TWICE = 128
+"""The most expressions of a part of a complex number that are computed for each part in memory."""
 _COMPUTE, _TUPLE = AutoName("compute"), AutoName("compute_tuple")
 
 
@@ -120,7 +135,26 @@ def _complex_tensor(
         for each, part in zip(names, (z.real, z.imag), strict=True)
     ]
     first, second = (Tensor(op.buffer, op, isinstance(name, AutoName)) for op in ops)
-    return interleaved(name, (first, second))
+    tensor = interleaved(name, (first, second))
+    parts = [write_lets_out(part.expr) for part in (z.real, z.imag)]
+    if not all(map(_is_cheap, parts)):
+        return tensor
+    flat = [*space[:-1], Axis(space[-1].name, 2 * space[-1].extent)]
+    last = Var(space[-1].name)
+    real, imag = (Scalar(substitute(part, {last.name: last // 2})) for part in parts)
+    both = if_then_else(Scalar(last) % 2 == 0, real, imag).expr
+    op = _make_op((str(name),), tuple(flat), (both,), both, hints).with_buffers([tensor.buffer])
+    return replace(tensor, definition=op)
+
+
+def _is_cheap(part: Expr) -> bool:
+    """Return whether a part may be computed twice, for each part of a number in memory."""
+    nodes = list(walk(part))
+    dear = (Call, OwnCall, Checked, ReductionLoad)
+    is_short = len(nodes) <= _MOST_TWICE and not any(isinstance(node, dear) for node in nodes)
+    return is_short and not any(
+        isinstance(node, Binary) and node.op is BinaryOp.DIV for node in nodes
+    )
 
 
 @overload

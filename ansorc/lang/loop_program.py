@@ -56,8 +56,15 @@ def pair_inputs(dag: Definition, inputs: Sequence[Array]) -> list[tuple[Buffer, 
 
 
 def _parts(buffer: Buffer, array: Array) -> Array:
-    """Return an array of complex numbers as their parts; raise LanguageError if `buffer` is real."""
-    if buffer.is_complex and array.ndim and (is_complex_array(array) or array.shape != buffer.shape):
+    """Return an array for `buffer`, complex numbers as their parts.
+
+    Raise LanguageError for complex numbers where `buffer` has real ones.
+    """
+    if (
+        buffer.is_complex
+        and array.ndim
+        and (is_complex_array(array) or array.shape != buffer.shape)
+    ):
         array = array if is_complex_array(array) else array.astype(np.complex128)
         parts = view_parts(np.ascontiguousarray(array))
         if parts.shape != buffer.shape:

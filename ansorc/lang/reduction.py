@@ -315,9 +315,7 @@ def _complex_reduction(
     )
 
 
-def _multiply_pairs(
-    left: tuple[Scalar, ...], right: tuple[Scalar, ...]
-) -> tuple[Scalar, Scalar]:
+def _multiply_pairs(left: tuple[Scalar, ...], right: tuple[Scalar, ...]) -> tuple[Scalar, Scalar]:
     (a, b), (c, d) = left, right
     return a * c - b * d, a * d + b * c
 

@@ -8,8 +8,8 @@ from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Const, Not, Select
 from ansorc.ir.math_call import call
-from ansorc.lang.complex_dtype import ComplexType, as_any_dtype
-from ansorc.lang.literal import DTypeLike, as_number, literal, refuse_bool, short_text
+from ansorc.lang.complex_dtype import ComplexType
+from ansorc.lang.literal import DTypeLike, as_any_dtype, as_number, literal, refuse_bool, short_text
 from ansorc.lang.scalar_type import (
     Scalar,
     ScalarLike,

@@ -8,6 +8,7 @@ expressions inside (`ansorc/ir/expr.py`) are compared by structure, for use in a
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, TypeAlias, cast
 
 import numpy as np
@@ -19,9 +20,10 @@ from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
 from ansorc.ir.math_call import call
 from ansorc.ir.printer import expr_text
 from ansorc.lang.bits import combine_bits, invert, shift
-from ansorc.lang.complex_dtype import ComplexType, as_any_dtype
+from ansorc.lang.complex_dtype import ComplexType
 from ansorc.lang.literal import (
     DTypeLike,
+    as_any_dtype,
     as_number,
     literal,
     refuse_bool,
@@ -74,6 +76,10 @@ class Scalar:
         if isinstance(goal, ComplexType):
             return Scalar.complex_kind.of(self.astype(goal.part))
         return self if self.dtype == goal else Scalar(self.expr.astype(goal))
+
+    def held(self, hold: Callable[[Scalar], Scalar]) -> Scalar:
+        """Return the value with `hold` applied to it, or to its parts if it is complex."""
+        return hold(self)
 
     def __add__(self, other: ScalarLike) -> Scalar:
         return binary(BinaryOp.ADD, self, other)

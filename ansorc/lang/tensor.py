@@ -18,13 +18,12 @@ from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.ir.interpret_math import integer_range
 from ansorc.lang.complex_dtype import (
     ComplexType,
-    as_any_dtype,
     interleaved_shape,
     paired_shape,
 )
 from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.literal import DTypeLike, as_list, as_number, as_truth, short_text
+from ansorc.lang.literal import DTypeLike, as_any_dtype, as_list, as_number, as_truth, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
@@ -165,8 +164,20 @@ class ComplexTensor(Tensor):
             real, imag = (plane[places] for plane in self.planes)
             return Complex(real, imag)
         first = Scalar(places[-1]) * 2
-        loads = (Load(self._owned, (*places[:-1], last.expr)) for last in (first, first + 1))
-        return Complex(*map(Scalar, loads))
+        real, imag = (self.part((*places[:-1], last)) for last in (first, first + 1))
+        return Complex(real, imag)
+
+    def part(self, indices: Sequence[Index]) -> Scalar:
+        """Return a real or an imaginary part, by the indices of the buffer."""
+        source = self._plain or self
+        return Scalar(Load(source._owned, tuple(self._index(index) for index in indices)))
+
+    @cached_property
+    def _plain(self) -> Tensor | None:
+        """The computed parts as a tensor of real numbers; None for an input."""
+        if self.definition is None:
+            return None
+        return Tensor(self.buffer, self.definition, self.has_auto_name, is_fixed=self.is_fixed)
 
 
 class Sameness(Whole):
@@ -267,6 +278,9 @@ def fixed(tensor: Tensor) -> Tensor:
 
     The sum of all that flows back to the maximum of a softmax is 0, for example.
     """
+    if isinstance(tensor, ComplexTensor) and tensor.planes is not None:
+        real, imag = map(fixed, tensor.planes)
+        return replace(tensor, is_fixed=True, planes=(real, imag))
     return replace(tensor, is_fixed=True)
 
 
@@ -292,8 +306,8 @@ def complex_buffer(name: str, extents: tuple[int, ...], part: DType) -> Buffer:
     """Return the buffer of complex numbers; raise LanguageError if they have no dimension."""
     if not extents:
         raise LanguageError(
-            f"'{name}' is complex and has no dimensions; give it the shape (1,), with keepdims=True "
-            "if it is a reduction of ac.ops"
+            f"'{name}' is complex and has no dimensions; give it the shape (1,), a "
+            "reduction of ac.ops by keepdims=True"
         )
     return Buffer(name, interleaved_shape(extents), part, is_complex=True)
 

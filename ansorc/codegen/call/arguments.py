@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -190,20 +190,39 @@ def _array(argument: _CallArgument, value: object) -> Array:
     return view_parts(array) if is_complex_array(array) else array
 
 
-def plain_parts(param: Param, value: object) -> object:
-    """Return the parts of a complex array that fits a parameter; anything else as it is."""
-    if not param.is_complex or param.is_rewritten or not isinstance(value, np.ndarray):
-        return value
-    array = cast(Array, value)
-    fits = array.dtype == param.caller_dtype and array.shape == param.caller_shape
-    return view_parts(array) if fits and array.flags.c_contiguous else value
+class ComplexArguments:
+    """Views the complex arrays of calls as their parts, which is all that machine code knows."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._kinds = [
+            None if not param.is_complex or param.is_rewritten
+            else (param.caller_dtype, param.caller_shape, param.dtype.numpy)
+            for param in signature.params
+        ]  # fmt: skip
+        self.has_any = any(self._kinds)
+
+    def parts(self, values: Sequence[object]) -> tuple[object, ...]:
+        """Return `values` with the parts of those that fit; anything else as it is."""
+        return tuple(
+            value if kind is None or not isinstance(value, np.ndarray)
+            else _fitting_parts(cast(Array, value), kind)
+            for value, kind in zip(values, self._kinds, strict=True)
+        )  # fmt: skip
+
+
+def _fitting_parts(
+    array: Array, kind: tuple[np.dtype[Any], tuple[int, ...], np.dtype[Any]]
+) -> Array:
+    dtype, shape, part = kind
+    fits = array.dtype == dtype and array.shape == shape and array.flags.c_contiguous
+    return array.view(part) if fits else array
 
 
 def _contiguous_remedy(param: Param) -> str:
     wants = "the kernel wants a dense row-major array"
     if param.is_output:
         shape, kind = param.caller_shape, param.caller_dtype.name
-    return f"{wants}; pass numpy.empty({shape}, '{kind}') and copy from it"
+        return f"{wants}; pass numpy.empty({shape}, '{kind}') and copy from it"
     return f"{wants}; use numpy.ascontiguousarray"
 
 

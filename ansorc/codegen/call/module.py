@@ -142,9 +142,7 @@ class Module:
         return backend.save(file_path(path), self._compiled, self.signature, self.target)
 
     def __repr__(self) -> str:
-        params = ", ".join(
-            f"{p.name}: {p.caller_type}" for p in self.signature.params
-        )
+        params = ", ".join(f"{p.name}: {p.caller_type}" for p in self.signature.params)
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
     def _repr_html_(self) -> str:
