@@ -118,7 +118,7 @@ class StateBuffer(Buffer):
 
 @dataclass(frozen=True)
 class Scan:
-    """What makes a computation a scan: its elements along `axis` are computed one after the other.
+    """The axis of a scan: elements along `axis` are computed one after the other.
 
     The bodies load elements of the tensors that they compute, as `StateBuffer`s, one step before:
     at `axis - 1`, or at `axis + 1` if the steps go from the end (`is_reversed`). In front of the

@@ -15,7 +15,7 @@ from ansorc.compare.side import Gap, Side
 from ansorc.target import detect
 from ansorc.target.units import seconds_text
 from bench.peers.checked_sides import make_side, refuse_wrong, time_in_turns
-from bench.pipelines.definitions import APPLICATIONS
+from bench.pipelines.applications import APPLICATIONS
 from bench.pipelines.sides import SIDES
 
 _OWN = "ansorc"

@@ -150,8 +150,8 @@ class _Reverse:
         shares = self._shares.pop(key, [])
         if shares:
             before = self._adjoints.get(key)
-            found = accumulate(tensor, shares, self._stages, before)
-            self._adjoints[key] = found if key in self._results else _original(found)
+            derivative = accumulate(tensor, shares, self._stages, before)
+            self._adjoints[key] = derivative if key in self._results else _original(derivative)
         return self._adjoints.get(key)
 
     def _flow_through(self, op: ComputeOp) -> None:
@@ -175,7 +175,7 @@ class _Reverse:
             named = as_steps(named, outputs, self._stages)
         given = [adjoint for adjoint in adjoints if isinstance(adjoint, Tensor)]
         flow = given[0] if len(given) == 1 and not op.more and not place else None
-        found: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
+        value_of: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
 
         def read(number: int) -> Expr:
             return Load(self._stages.buffer(outputs[number]), here)
@@ -187,8 +187,8 @@ class _Reverse:
             guards = part.guards if terms is None else (*part.guards, *terms.guards)
             for share in differentiation.run(part.body, part.flow, guards, known):
                 key = share.load, share.guards
-                found[key] = add(found[key], share.value) if key in found else share.value
-        for (load, guards), value in found.items():
+                value_of[key] = add(value_of[key], share.value) if key in value_of else share.value
+        for (load, guards), value in value_of.items():
             self._gather(op, Flow(load, guards, value), flow)
         for tensor in reversed(held):
             assert tensor.definition is not None
