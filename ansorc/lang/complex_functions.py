@@ -5,7 +5,7 @@ from __future__ import annotations
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32
 from ansorc.lang.complex_type import Complex, require_float
-from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar, is_complex
+from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 
 
 def complex(real: ScalarLike, imag: ScalarLike) -> Complex:
@@ -25,14 +25,14 @@ def complex(real: ScalarLike, imag: ScalarLike) -> Complex:
 
 def real(z: ScalarLike) -> Scalar:
     """Return the real part of a complex element; a real one is its own."""
-    return Complex.of(z).real
+    return as_scalar(z).real
 
 
 def imag(z: ScalarLike) -> Scalar:
     """Return the imaginary part of a complex element, 0 of a real one."""
-    return Complex.of(z).imag
+    return as_scalar(z).imag
 
 
 def conj(z: ScalarLike) -> Scalar:
     """Return the conjugate of a complex element; a real one is its own."""
-    return Complex.of(z).conj() if is_complex(z) else as_scalar(z)
+    return as_scalar(z).conj()

@@ -31,11 +31,21 @@ _MOST_MULTIPLIED = 64
 class Complex(Scalar, is_complex_kind=True):
     """A complex element: `real` and `imag`, of one float dtype."""
 
-    __slots__ = ("imag", "real")
+    __slots__ = ("_imag", "_real")
     is_complex = True
 
     def __init__(self, real: Scalar, imag: Scalar) -> None:
-        self.real, self.imag = real, imag
+        self._real, self._imag = real, imag
+
+    @property
+    def real(self) -> Scalar:
+        """The real part."""
+        return self._real
+
+    @property
+    def imag(self) -> Scalar:
+        """The imaginary part."""
+        return self._imag
 
     @property
     def dtype(self) -> ComplexType:  # pyright: ignore[reportIncompatibleMethodOverride]

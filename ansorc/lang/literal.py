@@ -19,6 +19,7 @@ from ansorc.lang.complex_dtype import COMPLEX, ComplexType
 
 DTypeLike: TypeAlias = str | DType | ComplexType | np.dtype[Any] | type[Any]
 """A dtype: its name, or a dtype of NumPy or ml_dtypes."""
+_COMPLEX_TYPES = (complex, np.complex64, np.complex128)
 _NO_BOOL = (
     "a Python bool is not a condition of the program: it is decided while the program is being "
     "defined; write a condition like A[i] == 0.0, or choose by Python's own if between two "
@@ -50,13 +51,12 @@ def as_any_dtype(given: object) -> DType | ComplexType:
     """
     if isinstance(given, ComplexType):
         return given
-    kind = given
-    if given is complex or (isinstance(given, type) and issubclass(given, np.complexfloating)):
-        kind = np.dtype(cast("type[Any]", given))
-    if isinstance(kind, np.dtype):
-        named = cast("np.dtype[Any]", kind)
-        kind = named.name if named.isnative and named.kind == "c" else given
-    found = COMPLEX.get(kind) if isinstance(kind, str) else None
+    name = given
+    if any(given is kind for kind in _COMPLEX_TYPES):
+        name = np.dtype(cast("type[Any]", given)).name
+    elif isinstance(given, np.dtype) and given.isnative:
+        name = cast("np.dtype[Any]", given).name
+    found = COMPLEX.get(name) if isinstance(name, str) else None
     return as_dtype(cast(object, given)) if found is None else found
 
 

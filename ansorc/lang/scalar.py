@@ -67,7 +67,7 @@ def not_equal(left: ScalarLike, right: ScalarLike) -> Scalar:
     return compare(CompareOp.NE, left, right)
 
 
-def const(value: float, type: DTypeLike = "float32") -> Scalar:
+def const(value: complex, type: DTypeLike = "float32") -> Scalar:
     """Return `value` as a literal; raise LanguageError where the dtype cannot hold it."""
     dtype = as_any_dtype(type)
     if isinstance(dtype, ComplexType):

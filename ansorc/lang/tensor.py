@@ -169,7 +169,7 @@ class ComplexTensor(Tensor):
 
     def part(self, indices: Sequence[Index]) -> Scalar:
         """Return a real or an imaginary part, by the indices of the buffer."""
-        source = self._plain or self
+        source = self if self._plain is None else self._plain
         return Scalar(Load(source._owned, tuple(self._index(index) for index in indices)))
 
     @cached_property

@@ -66,8 +66,8 @@ def _check(loss: Tensor, tensors: Sequence[Tensor], seed: Tensor | None) -> None
             )
         if isinstance(tensor, ComplexTensor):
             raise LanguageError(
-                f"ac.gradient: '{tensor.name}' is {tensor.dtype}; take derivatives by real tensors, "
-                "of which ac.complex makes elements, and of real and imaginary parts"
+                f"ac.gradient: '{tensor.name}' is {tensor.dtype}; take derivatives by real "
+                "tensors, of which ac.complex makes elements, and of real and imaginary parts"
             )
         if not tensor.dtype.is_float:
             raise LanguageError(
