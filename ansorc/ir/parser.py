@@ -236,7 +236,8 @@ class _Parser:
             buffer = replace(buffer, is_sorted=True)
         if self._tokens.accept("complex"):
             buffer = replace(buffer, is_complex=True)
-        return replace(buffer, constant=self._tokens.accept("constant"))
+        buffer = replace(buffer, constant=self._tokens.accept("constant"))
+        return replace(buffer, is_updated=self._tokens.accept("updated"))
 
     def _name(self) -> str:
         return self._tokens.expect(TokenKind.NAME).text

@@ -104,8 +104,8 @@ class Tensor(Whole):
     def _owned(self) -> OwnedBuffer:
         b = self.buffer
         return OwnedBuffer(
-            b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, b.is_complex,
-            self,
+            b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, b.is_updated,
+            b.is_complex, self,
         )  # fmt: skip
 
     def _places(self, indices: Index | tuple[Index, ...]) -> tuple[Expr, ...]:
@@ -228,7 +228,7 @@ class OwnedBuffer(Buffer):
     def _fields(self) -> tuple[Any, ...]:
         return (
             self.name, self.shape, self.dtype, self.scope, self.constant, self.promised,
-            self.is_sorted, self.is_complex,
+            self.is_sorted, self.is_updated, self.is_complex,
         )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:

@@ -294,6 +294,8 @@ def test_refusals_of_tensors() -> None:
     loss = ac.compute(1, lambda i: abs(z[i, 0]), "loss")
     with _refused("ac.gradient: 'z' is complex64; take derivatives by real tensors"):
         ac.gradient(loss, [z])
+    with _refused("'u' updates 'z', which is complex64: inputs of real numbers are updated"):
+        ac.update(z, ac.ops.add(z, z), name="u")
     r = ac.placeholder((4,), "r")
     dag = ac.ComputeDAG([r, ac.compute(4, lambda i: r[i] * 2.0, "y")])
     with _refused("'r' is float32, and the array complex; pass array.real"):

@@ -44,8 +44,15 @@ class Param:
     """Holds the same values at every call (a weight)."""
     packing: Packing | None = None
     """How a weight becomes the array of `shape` that the kernel reads; for constants alone."""
+    is_updated: bool = False
+    """Whether the kernel writes the new values of this input to it."""
     is_complex: bool = False
     """Whether the caller's elements are complex: pairs of neighbours along the last dimension."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes to it."""
+        return self.is_output or self.is_updated
 
     @property
     def source_shape(self) -> tuple[int, ...]:
@@ -96,6 +103,7 @@ class Param:
             "output": self.is_output,
             "constant": self.constant,
             "packing": self.packing.to_json() if self.packing is not None else None,
+            **({"updated": True} if self.is_updated else {}),
             **({"complex": True} if self.is_complex else {}),
         }
 
@@ -110,6 +118,7 @@ class Param:
             bool(fields["output"]),
             bool(fields["constant"]),
             Packing.from_json(packing) if packing is not None else None,
+            bool(fields.get("updated", False)),  # only those have it that are
             bool(fields.get("complex", False)),
         )
 
@@ -212,8 +221,9 @@ def signature_of(
     packed = {packing.source.name: packing for packing in packings}
     params = tuple(
         Param(
-            b.name, b.shape, b.dtype, b.name in stored, b.constant,
-            packed.get(b.name, Packing.plain(b) if b.constant else None), b.is_complex,
+            b.name, b.shape, b.dtype, b.name in stored and not b.is_updated, b.constant,
+            packed.get(b.name, Packing.plain(b) if b.constant else None), b.is_updated,
+            b.is_complex,
         )
         for b in function.params
     )  # fmt: skip
