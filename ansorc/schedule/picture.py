@@ -53,6 +53,8 @@ def details(stages: Stages) -> Iterator[str]:
 
 def _nest_lines(stages: Stages, stage: Stage, depth: int) -> Iterator[tuple[str, Spot]]:
     for line, loop in _loops(stage):
+        if loop == stage.initial:
+            yield f"{'  ' * depth}{stage.name} = identity", (stage.name, "")
         yield f"{'  ' * depth}{line}", (stage.name, loop)
         depth += 1
         for inner in _inside(stages, stage.name, loop):
@@ -64,6 +66,8 @@ def _nest_lines(stages: Stages, stage: Stage, depth: int) -> Iterator[tuple[str,
 
 def _detailed_nest(stages: Stages, stage: Stage, depth: int) -> Iterator[str]:
     for line, loop in _loops(stage):
+        if loop == stage.initial:
+            yield f"{'  ' * depth}{stage.name} = identity"
         yield f"{'  ' * depth}{line}"
         depth += 1
         inside = _inside(stages, stage.name, loop)

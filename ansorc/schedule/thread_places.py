@@ -1,4 +1,7 @@
-"""Check which loops may be bound to GPU threads: a thread must hold what it computes."""
+"""Check which loops may be bound to GPU threads: a thread must hold what it computes.
+
+And where a reduction may store its identities.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,30 @@ def require_threads_fit(step: Step, before: State, after: State) -> None:
                 *outer, *((stage.name, name) for name in threads),
                 condition=not threads or not outer or stage.scope == "shared",
             )  # fmt: skip
+
+
+def require_initial_fits(step: Step, before: State, after: State) -> None:
+    """Refuse `step` on `before` if in `after` its stage cannot store its identities where it says.
+
+    A nest of its own for them has all loops over results inside that place once more.
+    """
+    stage = after.stage(step.stage)
+    position = stage.position(stage.initial) if stage.initial else None
+    if position is None:
+        return
+    rows = next((it.name for it in stage.iterators[:position] if stage.is_ragged(it)), "")
+    step.require(
+        before, f"'{rows}' runs over a range that is data and may be empty, and then nothing "
+        f"would be stored before '{stage.initial}' inside of it; use a loop outside it",
+        (stage.name, rows), condition=not rows,
+    )  # fmt: skip
+    bound = [it.name for it in stage.iterators[position:] if it.mark is Mark.BIND]
+    step.require(
+        before, f"the results of '{stage.name}' are set to what they begin with before "
+        f"'{stage.initial}', by the loops inside it once more, and a loop that is bound to threads "
+        "cannot be there twice; use a loop inside it",
+        *((stage.name, name) for name in bound), condition=not bound,
+    )  # fmt: skip
 
 
 def _threads(stage: Stage) -> dict[str, str]:

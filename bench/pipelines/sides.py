@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import ansorc as ac
 from bench.peers.program import Make, Program
-from bench.pipelines.definitions import APPLICATIONS
+from bench.pipelines.applications import APPLICATIONS
 
 Array = NDArray[Any]
 
@@ -33,14 +33,21 @@ class PipelineRequest:
         return ac.ComputeDAG(APPLICATIONS[self.name]())
 
     def arrays(self) -> list[Array]:
-        """Return the inputs: floats in [0, 1), integers below 1,000; the same at each call."""
-        rng = np.random.default_rng(0)
-        return [
-            rng.random(buffer.shape, np.float32)
-            if buffer.dtype.is_float
-            else rng.integers(0, 1000, buffer.shape).astype(buffer.dtype.numpy)
-            for buffer in self.dag().inputs
-        ]
+        """Return the inputs, the same at each call."""
+        return draw_inputs(self.dag())
+
+
+def draw_inputs(dag: ac.ComputeDAG) -> list[Array]:
+    """Return random inputs: floats in [0, 1), integers below 1,000 that their dtype can hold."""
+    rng = np.random.default_rng(0)
+    return [
+        rng.random(buffer.shape, np.float32)
+        if buffer.dtype.is_float
+        else rng.integers(0, min(1000, 1 << buffer.dtype.bits), buffer.shape).astype(
+            buffer.dtype.numpy
+        )
+        for buffer in dag.inputs
+    ]
 
 
 Ways = Callable[[PipelineRequest], Iterator[tuple[str, Make]]]

@@ -17,11 +17,13 @@ from ansorc.schedule.steps import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DecomposeReduction,
     Fuse,
     Panel,
     Parallelize,
     Pragma,
     Reorder,
+    ReverseComputeAt,
     RewriteLayout,
     RFactor,
     Split,
@@ -92,6 +94,14 @@ def _compute_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     return ComputeAt(stage.name, target.name, _iterator(draw, target))
 
 
+def _reverse_compute_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    readers = [reader for reader in state.readers(stage.name) if reader.iterators]
+    if not readers:
+        return None
+    reader = draw(st.sampled_from(readers))
+    return ReverseComputeAt(reader.name, stage.name, _iterator(draw, stage))
+
+
 def _cache_read(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     tensors = [b.name for b in state.dag.inputs] + [s.name for s in state.stages if s.iterators]
     name = draw(st.sampled_from(tensors))
@@ -123,6 +133,10 @@ MAKERS: dict[str, Maker] = {
     "fuse": _fuse,
     "reorder": _reorder,
     "compute at": _compute_at,
+    "reverse compute at": _reverse_compute_at,
+    "decompose reduction": lambda draw, state, stage: DecomposeReduction(
+        stage.name, _iterator(draw, stage)
+    ),
     "cache read": _cache_read,
     "panel": _panel,
     "rewrite layout": _rewrite_layout,

@@ -9,7 +9,7 @@ from ansorc.ir.stmt import THREADS
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State, Step
-from ansorc.schedule.thread_places import require_threads_fit
+from ansorc.schedule.thread_places import require_initial_fits, require_threads_fit
 from ansorc.schedule.thread_reduction import unfit_threads
 from ansorc.schedule.unrolling import require_bounded
 
@@ -166,6 +166,7 @@ class BindThread(Step):
         )  # fmt: skip
         bound = replace(stage.iterators[position], mark=Mark.BIND, thread=self.thread)
         bound_loops = state.with_stage(stage.with_iterator(position, bound))
+        require_initial_fits(self, state, bound_loops)
         # What the threads of a block share grows with the threads.
         after = settle(bound_loops, self, state, within=stage.name)
         require_threads_fit(self, state, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.inlining import MOST_REPEATED, inline_op
@@ -13,7 +14,21 @@ from ansorc.schedule.unrolling import require_bounded
 
 
 @dataclass(frozen=True)
-class ComputeAt(Step):
+class AtLoop(Step):
+    """A step that places a stage relative to a loop of another one, `target`."""
+
+    target: str
+    iterator: str
+
+    def rename(self, names: Renaming) -> Self:
+        """Return the step with both stages and the loop renamed as in `names.target`."""
+        loop = names.loops(self, self.target, self.iterator)
+        target = names.stage(self, self.target)
+        return replace(self, stage=names.stage(self, self.stage), target=target, iterator=str(loop))
+
+
+@dataclass(frozen=True)
+class ComputeAt(AtLoop):
     """Compute a stage inside a loop of `target`, only the region that is needed there.
 
         for i: P[i] = …              for i:
@@ -24,37 +39,12 @@ class ComputeAt(Step):
     region, so this comes before its own splits.
     """
 
-    target: str
-    iterator: str
-
-    def rename(self, names: Renaming) -> ComputeAt:
-        """Return the step with both stages and the loop renamed as in `names.target`."""
-        loop = names.loops(self, self.target, self.iterator)
-        target = names.stage(self, self.target)
-        return replace(self, stage=names.stage(self, self.stage), target=target, iterator=str(loop))
-
     def apply(self, state: State) -> State:
         """Return the state with the stage attached."""
         stage, target = self.stage_of(state), self.stage_of(state, self.target)
         position = self.position_of(state, target, self.iterator)
         self._check(state, stage, target, position)
-        try:
-            widths = tuple(box.width for box in region(state, stage.name, target, position + 1))
-        except LookupError as error:
-            self.refuse(
-                state, f"'{error.args[0]}' reads '{self.stage}' outside that loop; "
-                "every reader must be inside the loop in which it is computed", (error.args[0], ""),
-            )  # fmt: skip
-        attached = replace(
-            stage,
-            attach=At(target.name, self.iterator),
-            region=widths,
-            iterators=fresh_iterators(stage.op, widths),
-        )
-        after = settle(state.with_stage(attached), self, state)
-        require_bounded(self, state, after, (target.name, self.iterator))
-        require_threads_fit(self, state, after)
-        return after
+        return attach(self, state, (stage, target, self.iterator), before=state)
 
     def _check(self, state: State, stage: Stage, target: Stage, position: int) -> None:
         chain = [target.name, *(outer.name for outer, _ in state.chain(target))]
@@ -76,6 +66,33 @@ class ComputeAt(Step):
                     state, f"'{iterator.name}' is {iterator.mark.value}d; choose a loop outside it",
                     (outer.name, iterator.name),
                 )  # fmt: skip
+
+
+def attach(step: Step, state: State, where: tuple[Stage, Stage, str], *, before: State) -> State:
+    """Return `state` with a stage computed inside a loop of another one; `where` names the three.
+
+    `step` refuses it on `before` where it cannot be.
+    """
+    stage, target, iterator = where
+    position = target.position(iterator)
+    assert position is not None
+    try:
+        widths = tuple(box.width for box in region(state, stage.name, target, position + 1))
+    except LookupError as error:
+        step.refuse(
+            before, f"'{error.args[0]}' reads '{stage.name}' outside that loop; "
+            "every reader must be inside the loop in which it is computed", (error.args[0], ""),
+        )  # fmt: skip
+    attached = replace(
+        stage,
+        attach=At(target.name, iterator),
+        region=widths,
+        iterators=fresh_iterators(stage.op, widths),
+    )
+    after = settle(state.with_stage(attached), step, before)
+    require_bounded(step, before, after, (target.name, iterator))
+    require_threads_fit(step, before, after)
+    return after
 
 
 @dataclass(frozen=True)
