@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         tanh,
         trunc,
         truncated_divide,
+        update,
         workload,
     )
     from ansorc.lang import operators as ops
@@ -128,7 +129,7 @@ __all__ = [
     "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint", "round", "rsqrt",
     "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules", "sqrt",
     "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
-    "unregister_onnx_op", "unregister_sketch_rule", "workload",
+    "unregister_onnx_op", "unregister_sketch_rule", "update", "workload",
 ]  # fmt: skip
 
 _LATER = {

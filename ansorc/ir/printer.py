@@ -102,7 +102,8 @@ def buffer_text(buffer: Buffer) -> str:
     scope = "" if buffer.scope is Scope.GLOBAL else f" {buffer.scope.value}"
     values = "" if buffer.promised is None else " in {}..{}".format(*buffer.promised)
     values += " sorted" * buffer.is_sorted
-    return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{values}{' constant' * buffer.constant}"
+    values += " constant" * buffer.constant + " updated" * buffer.is_updated
+    return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{values}"
 
 
 def _header(function: Function) -> list[str]:

@@ -33,6 +33,7 @@ from ansorc.lang.functions import (
     trunc,
 )
 from ansorc.lang.let import let
+from ansorc.lang.overwrite import update
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reduction import (
     Reduction,
@@ -177,6 +178,7 @@ __all__ = [
     "tanh",
     "trunc",
     "truncated_divide",
+    "update",
     "workload",
 ]
 
@@ -188,7 +190,7 @@ _FUNCTIONS = (
     "load_workload", "log", "log1p", "log2", "log10", "logical_not", "max", "maximum", "min",
     "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "reduce_axis", "reducer",
     "rint", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sqrt", "sum",
-    "tan", "tanh", "trunc", "truncated_divide", "workload",
+    "tan", "tanh", "trunc", "truncated_divide", "update", "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)

@@ -74,6 +74,20 @@ class ComputeDAG:
         """The parameters that the kernel fills, in call order."""
         return outputs_of(self)
 
+    @cached_property
+    def updates(self) -> dict[str, str]:
+        """The inputs that are overwritten, by the names of the outputs which they become."""
+        return {
+            buffer.name: load.buffer.name
+            for op in self.ops
+            for buffer, load in zip(op.buffers, op.overwrites, strict=False)
+        }
+
+    @property
+    def arguments(self) -> tuple[Buffer, ...]:
+        """What a kernel takes, in call order: the parameters, an input that is updated once."""
+        return tuple(buffer for buffer in self.params if buffer.name not in self.updates)
+
     def op(self, name: str) -> ComputeOp:
         """Return the computation of the tensor `name`; raise LanguageError if there is none."""
         is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -13,7 +13,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.insert_checks import insert_checks
-from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
+from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import Axis, ComputeOp, Scan
 from ansorc.lang.ragged import checked_end
@@ -87,17 +87,30 @@ def _nest(op: ComputeOp) -> Stmt:
     indices = tuple(Var(axis.name) for axis in op.axes)
     if op.scan is not None:
         return _scan(op, op.scan)
+    if op.overwrites:
+        indices = op.result_indices
     if op.combiner is None:
         values = [temporary.value for temporary in op.temporaries]
         element = with_temporaries(
             op, values, lambda held: stores(op.buffers, indices, [held(b) for b in op.bodies])
         )
-        return _loops(op.axes, element)
+        old, new = _old_elements(op), _loops(op.axes, element)
+        return Seq((*old, new)) if old else new
     first = stores(op.buffers, indices, op.identities)
     if op.places:
         return Seq((_loops(op.axes, first[0]), _scatter(op)))
     terms = _loops(op.reduce_axes, update(op, op.buffers, indices, op.bodies))
     return _loops(op.axes, Seq((*first, terms)))
+
+
+def _old_elements(op: ComputeOp) -> list[Stmt]:
+    """Return the loops that copy the inputs which `op` overwrites in part."""
+    if not op.is_partial:
+        return []
+    axes = [Axis(f"d{d}", extent) for d, extent in enumerate(op.buffer.shape)]
+    indices = tuple(Var(axis.name) for axis in axes)
+    pairs = zip(op.buffers, op.overwrites, strict=True)
+    return [_loops(axes, Store(b, indices, Load(load.buffer, indices))) for b, load in pairs]
 
 
 def _scan(op: ComputeOp, scan: Scan) -> Stmt:

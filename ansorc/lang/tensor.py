@@ -103,7 +103,15 @@ class Tensor(Whole):
     def _owned(self) -> OwnedBuffer:
         b = self.buffer
         return OwnedBuffer(
-            b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, self
+            b.name,
+            b.shape,
+            b.dtype,
+            b.scope,
+            b.constant,
+            b.promised,
+            b.is_sorted,
+            b.is_updated,
+            self,
         )
 
     def _index(self, index: Index) -> Expr:
@@ -173,7 +181,7 @@ class OwnedBuffer(Buffer):
     def _fields(self) -> tuple[Any, ...]:
         return (
             self.name, self.shape, self.dtype, self.scope, self.constant, self.promised,
-            self.is_sorted,
+            self.is_sorted, self.is_updated,
         )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
+from typing import cast
 
 from ansorc.ir.arith.interval import bounds, prove
 from ansorc.ir.arith.scalar import conjunction
@@ -19,6 +20,12 @@ from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
+from ansorc.schedule.in_place import (
+    Writing,
+    read_buffers,
+    store_together,
+    written_buffers,
+)
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.loops import loop_of, sequence, stages_ahead, starts_threads, under
@@ -116,6 +123,8 @@ class Nests:
     def _buffers(self, stage: Stage) -> tuple[Buffer, ...]:
         shape = tuple(as_int(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
+            if stage.name in self.state.writings:
+                return written_buffers(stage, self.state.writings[stage.name])
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
         scope = self._scope(stage)
         return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
@@ -333,8 +342,9 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, parts = self._store_indices(placed, values), self._values(placed, values)
         first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
+        make = store_together if op.overwrites else stores
         stmt = with_temporaries(
-            op, first, lambda held: stores(placed.buffers, indices, [held(e) for e in elements])
+            op, first, lambda held: make(placed.buffers, indices, [held(e) for e in elements])
         )
         return self._guard(placed, values, guards, stmt)
 
@@ -396,7 +406,14 @@ class Nests:
 
         return reduce_across(op, row, terms, finish)
 
+    def overwritten(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Return the place in an input of what an update writes for `values` of its axes."""
+        (element,) = self._expressions(placed, values, placed.stage.op.overwrites[:1])
+        return cast(Load, element).indices
+
     def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        if self.state.writings.get(placed.stage.name, Writing.PART) is not Writing.PART:
+            return self.overwritten(placed, values)
         axes = zip(placed.stage.op.axes, placed.lows, strict=True)
         box = tuple(minus(values[axis.name], low) for axis, low in axes)
         return memory_indices(placed.stage, box)
@@ -428,11 +445,14 @@ class Nests:
             source = self.placed.get(node.buffer.name)
             if source is None:
                 return None
+            names = [buffer.name for buffer in source.stage.op.buffers]
+            number = names.index(node.buffer.name)
+            if source.stage.op.overwrites:
+                held = read_buffers(source.stage, self.state.writings[source.stage.name])
+                return Load(held[number], node.indices)
             indices = zip(node.indices, source.lows, strict=True)
             box = tuple(minus(index, low) for index, low in indices)
-            names = [buffer.name for buffer in source.stage.op.buffers]
-            buffer = source.buffers[names.index(node.buffer.name)]
-            return Load(buffer, memory_indices(source.stage, box))
+            return Load(source.buffers[number], memory_indices(source.stage, box))
 
         return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
 

@@ -166,9 +166,10 @@ def _require_fit(argument: _CallArgument, array: DeviceOperand, *, may_write: bo
         raise argument.refuse(f"has dtype {array.dtype}", remedy)
     if array.shape != param.source_shape:
         raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
-    if param.is_output and not may_write:
+    if param.is_written and not may_write:
+        written = "the new values of this input" if param.is_updated else "its result"
         raise argument.refuse(
-            "is read-only", "the kernel writes its result there; pass a writable array"
+            "is read-only", f"the kernel writes {written} there; pass a writable array"
         )
 
 
@@ -187,6 +188,8 @@ def _array(argument: _CallArgument, value: object) -> Array:
 
 def _contiguous_remedy(param: Param) -> str:
     wants = "the kernel wants a dense row-major array"
+    if param.is_updated:
+        return f"{wants} that it can write to; copy it to one, and copy the result back"
     if param.is_output:
         return f"{wants}; pass numpy.empty({param.shape}, '{param.dtype}') and copy from it"
     return f"{wants}; use numpy.ascontiguousarray"
@@ -252,11 +255,12 @@ def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]])
     spans = [(begin, begin + size) for begin, size in places]
     for written, output in enumerate(params):
         for other, param in enumerate(params):
-            if not output.is_output or other == written or (param.is_output and other < written):
+            if not output.is_written or other == written or (param.is_written and other < written):
                 continue
             if spans[written][0] < spans[other][1] and spans[other][0] < spans[written][1]:
+                role = "updated input" if output.is_updated else "output"
                 raise CallError(
-                    f"{signature.name}: the output '{output.name}' overlaps '{param.name}' in "
+                    f"{signature.name}: the {role} '{output.name}' overlaps '{param.name}' in "
                     "memory, but the kernel reads and writes in its own order; pass separate arrays"
                 )
 

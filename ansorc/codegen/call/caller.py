@@ -82,7 +82,7 @@ class Caller(Generic[Loaded]):
         One output is returned as it is, several as a tuple. Raise CallError for what `values` must
         not be, and with the meaning of a status other than 0.
         """
-        if len(values) != self._inputs:
+        if len(values) != self._inputs or not self._pools:
             return self._run(values, threads)
         if len(self._pools) == 1 and self._has_outputs_last:
             output = self._pools[0].take()

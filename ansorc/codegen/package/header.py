@@ -88,7 +88,7 @@ def header_of(
 def declaration(signature: Signature, names: Sequence[str], function: str, *more: str) -> str:
     """Return the declaration of a function that takes the arrays, a workspace, threads and more."""
     arguments = [
-        f"{'' if param.is_output else 'const '}{c_type(param.dtype)} *{name}"
+        f"{'' if param.is_written else 'const '}{c_type(param.dtype)} *{name}"
         for param, name in zip(signature.params, names, strict=True)
     ]
     indent = " " * (len(function) + len("int32_t ("))
@@ -113,6 +113,7 @@ def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> 
         "Arrays are dense and row-major (the last dimension is contiguous), and need no alignment",
         "beyond that of their elements; those that begin at multiples of 64 bytes are the fastest.",
         "An output may not overlap any other array.",
+        *_about_updates(signature),
         "",
         *_workspace_lines(signature),
         "",
@@ -196,6 +197,14 @@ def _weight_lines(signature: Signature, names: Sequence[str]) -> list[str]:
     ]
 
 
+def _about_updates(signature: Signature) -> list[str]:
+    """Return what is to be known of inputs that are updated."""
+    names = ", ".join(param.name for param in signature.params if param.is_updated)
+    if not names:
+        return []
+    return [f"A call writes new values to {names}, which may not overlap any other array, too."]
+
+
 def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
     for param, name in zip(signature.params, names, strict=True):
         if param.packing is None:
@@ -212,6 +221,7 @@ def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
 def _describe(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
     role += ", packed" if param.is_rewritten else ""
+    role += ", updated" if param.is_updated else ""
     shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"
     original = "" if name == param.name else f" ('{param.name}')"
     return f"{name}{original}: {param.dtype}{shape}, {role}{_BITS.get(param.dtype, '')}"

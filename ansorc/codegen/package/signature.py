@@ -42,6 +42,13 @@ class Param:
     """Holds the same values at every call (a weight)."""
     packing: Packing | None = None
     """How a weight becomes the array of `shape` that the kernel reads; for constants alone."""
+    is_updated: bool = False
+    """Whether the kernel writes the new values of this input to it."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes to it."""
+        return self.is_output or self.is_updated
 
     @property
     def source_shape(self) -> tuple[int, ...]:
@@ -74,6 +81,7 @@ class Param:
             "output": self.is_output,
             "constant": self.constant,
             "packing": self.packing.to_json() if self.packing is not None else None,
+            **({"updated": True} if self.is_updated else {}),
         }
 
     @staticmethod
@@ -87,6 +95,7 @@ class Param:
             bool(fields["output"]),
             bool(fields["constant"]),
             Packing.from_json(packing) if packing is not None else None,
+            bool(fields.get("updated", False)),  # only those have it that are
         )
 
 
@@ -188,8 +197,8 @@ def signature_of(
     packed = {packing.source.name: packing for packing in packings}
     params = tuple(
         Param(
-            b.name, b.shape, b.dtype, b.name in stored, b.constant,
-            packed.get(b.name, Packing.plain(b) if b.constant else None),
+            b.name, b.shape, b.dtype, b.name in stored and not b.is_updated, b.constant,
+            packed.get(b.name, Packing.plain(b) if b.constant else None), b.is_updated,
         )
         for b in function.params
     )  # fmt: skip

@@ -92,6 +92,12 @@ class _Reverse:
         self._loss, self._wanted = loss, wanted
         self._results = {key_of(tensor) for tensor in wanted}
         self._tensors = {key_of(tensor): tensor for tensor in list_tensors([loss])}
+        for tensor in self._tensors.values():
+            if tensor.definition is not None and tensor.definition.overwrites:
+                raise LanguageError(
+                    f"ac.gradient: '{loss.name}' follows from '{tensor.name}', which updates an "
+                    "input; differentiate by what is written, before ac.update"
+                )
         for tensor in wanted:
             if key_of(tensor) not in self._tensors:
                 raise LanguageError(

@@ -175,8 +175,10 @@ def _is_plain(op: ComputeOp, weight: Load, data: Load) -> bool:
     """Return whether it is a product `data[…, k] * weight[…, k, j]`, or `weight[…, j, k]`."""
     k, j = Var(op.reduce_axes[-1].name), Var(op.axes[-1].name)
     own_axes = {k.name, j.name}
+    if not data.indices:
+        return False
     others = (*weight.indices[:-2], *data.indices[:-1])
-    fits = weight.indices[-2:] in ((k, j), (j, k)) and len(data.indices) > 0
+    fits = weight.indices[-2:] in ((k, j), (j, k))
     fits = fits and weight.buffer.name != data.buffer.name
     fits = fits and step_along(data.indices[-1], k.name) == 1
     used = {name for index in others for name in free_vars(index)}
