@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
+from typing import cast
 
 from ansorc.ir.arith.interval import bounds, prove
 from ansorc.ir.arith.scalar import conjunction
@@ -19,6 +20,12 @@ from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
+from ansorc.schedule.in_place import (
+    Writing,
+    read_buffers,
+    store_together,
+    written_buffers,
+)
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
 from ansorc.schedule.loops import allocated, loop_of, sequence, stages_ahead, starts_threads, under
@@ -43,7 +50,7 @@ from ansorc.schedule.skipping import where_needed
 from ansorc.schedule.sliding import warm_ups
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
+from ansorc.schedule.thread_reduction import ThreadRow, find_thread_row, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
@@ -117,6 +124,8 @@ class Nests:
     def _buffers(self, stage: Stage) -> tuple[Buffer, ...]:
         shape = tuple(as_int(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
+            if stage.name in self.state.writings:
+                return written_buffers(stage, self.state.writings[stage.name])
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
         scope = self._scope(stage)
         return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
@@ -357,8 +366,9 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, parts = self._store_indices(placed, values), self._values(placed, values)
         first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
+        make = store_together if op.overwrites else stores
         stmt = with_temporaries(
-            op, first, lambda held: stores(placed.buffers, indices, [held(e) for e in elements])
+            op, first, lambda held: make(placed.buffers, indices, [held(e) for e in elements])
         )
         return self._guard(placed, values, guards, stmt)
 
@@ -366,7 +376,7 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
-        row = self._thread_row(placed)
+        row = find_thread_row(placed, self.threads)
         if row is not None:
             return self._across_threads(placed, values, guards, row)
         if last.mark is Mark.TENSORIZE:
@@ -376,22 +386,6 @@ class Nests:
         if isinstance(stmt, Store) and adds_atomically(placed.stage):
             stmt = replace(stmt, is_atomic=True)
         return self._guard(placed, values, guards, stmt)
-
-    def _thread_row(self, placed: Placed) -> ThreadRow | None:
-        """Return the threads that a reduction of the stage is bound to, if one is."""
-        for iterator in placed.stage.iterators:
-            var = placed.leaves[iterator.name]
-            is_bound = (
-                not placed.stage.op.places
-                and iterator.mark is Mark.BIND
-                and iterator.kind is AxisKind.REDUCE
-            )
-            if is_bound and isinstance(var, Var):
-                others = {
-                    n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
-                }
-                return ThreadRow(var, as_int(iterator.extent), others)
-        return None
 
     def _across_threads(
         self,
@@ -420,7 +414,14 @@ class Nests:
 
         return reduce_across(op, row, terms, finish)
 
+    def overwritten(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Return the place in an input of what an update writes for `values` of its axes."""
+        (element,) = self._expressions(placed, values, placed.stage.op.overwrites[:1])
+        return cast(Load, element).indices
+
     def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        if self.state.writings.get(placed.stage.name, Writing.PART) is not Writing.PART:
+            return self.overwritten(placed, values)
         return indices_in_memory(placed, [values[axis.name] for axis in placed.stage.op.axes])
 
     def _update_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
@@ -451,8 +452,11 @@ class Nests:
             if source is None:
                 return None
             names = [buffer.name for buffer in source.stage.op.buffers]
-            buffer = source.buffers[names.index(node.buffer.name)]
-            return Load(buffer, indices_in_memory(source, node.indices))
+            number = names.index(node.buffer.name)
+            if source.stage.op.overwrites:
+                held = read_buffers(source.stage, self.state.writings[source.stage.name])
+                return Load(held[number], node.indices)
+            return Load(source.buffers[number], indices_in_memory(source, node.indices))
 
         return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
 

@@ -21,7 +21,7 @@ from bench.pipelines.sides import SIDES
 _OWN = "ansorc"
 _PATIENCE_S = 3600.0
 _TURN_S = 0.1
-_TOLERANCE = 1e-3
+_TOLERANCE = 2e-3
 """Brightness near the border of two levels may go to either: the bilateral grid counts pixels."""
 
 

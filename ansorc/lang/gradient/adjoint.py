@@ -23,7 +23,7 @@ from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import add, zero
 from ansorc.lang.literal import short_text
 from ansorc.lang.naming import AutoName
-from ansorc.lang.tensor import OwnedBuffer, Tensor, fixed
+from ansorc.lang.tensor import ComplexTensor, OwnedBuffer, Tensor, fixed
 from ansorc.lang.trace import Key, key_of, list_tensors
 
 _Adjoint = Tensor | Const
@@ -64,6 +64,11 @@ def _check(loss: Tensor, tensors: Sequence[Tensor], seed: Tensor | None) -> None
             raise LanguageError(
                 f"ac.gradient takes a tensor and a list of tensors, not {short_text(tensor)}"
             )
+        if isinstance(tensor, ComplexTensor):
+            raise LanguageError(
+                f"ac.gradient: '{tensor.name}' is {tensor.dtype}; take derivatives by real "
+                "tensors, of which ac.complex makes elements, and of real and imaginary parts"
+            )
         if not tensor.dtype.is_float:
             raise LanguageError(
                 f"ac.gradient: '{tensor.name}' is {tensor.dtype}, and only floats have "
@@ -92,6 +97,12 @@ class _Reverse:
         self._loss, self._wanted = loss, wanted
         self._results = {key_of(tensor) for tensor in wanted}
         self._tensors = {key_of(tensor): tensor for tensor in list_tensors([loss])}
+        for tensor in self._tensors.values():
+            if tensor.definition is not None and tensor.definition.overwrites:
+                raise LanguageError(
+                    f"ac.gradient: '{loss.name}' follows from '{tensor.name}', which updates an "
+                    "input; differentiate by what is written, before ac.update"
+                )
         for tensor in wanted:
             if key_of(tensor) not in self._tensors:
                 raise LanguageError(

@@ -77,7 +77,7 @@ def _vectors_fit(stage: Stage) -> BoolArray:
         if iterator.mark is Mark.VECTORIZE and iterator.axis:
             names = [axis.name for axis in stage.op.axes]
             width = as_array(stage.region[names.index(iterator.axis)])
-            pitch = stage.op.buffer.shape[names.index(iterator.axis)]
+            pitch = stage.op.axes[names.index(iterator.axis)].extent
             is_divided = width % as_array(iterator.extent) == 0
             good = good & is_divided & (pitch % as_array(iterator.extent) == 0)
     return good

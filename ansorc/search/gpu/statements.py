@@ -176,7 +176,7 @@ class ThreadStatement:
 
     def _accesses(self) -> Iterator[ThreadAccess]:
         op = self.stage.op
-        for buffer in op.buffers:
+        for buffer in (op.part if op.overwrites else op).buffers:
             yield self._access(buffer, [result_forms(op)], is_store=True)
         for buffer, group in group_loads(op):
             yield self._access(buffer, group, is_store=False)
@@ -187,7 +187,7 @@ class ThreadStatement:
         source = self.nests.state.source(buffer.name)
         space = MemorySpace.GLOBAL
         shape: Sequence[int | IntArray | None] = buffer.shape
-        if source is not None:
+        if source is not None and not source.op.overwrites:
             shape = memory_shape(source)
             if isinstance(source.attach, At):
                 space = MemorySpace.SHARED if source.scope == "shared" else MemorySpace.PRIVATE

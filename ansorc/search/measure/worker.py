@@ -199,7 +199,7 @@ def _loop_program(
 
 def _require_parameters(function: Function, task: Task, layouts: Sequence[Packing]) -> None:
     packed = {packing.source.name: packing.packed for packing in layouts}
-    params = [packed.get(buffer.name, buffer) for buffer in task.dag.params]
+    params = [packed.get(buffer.name, buffer) for buffer in task.dag.arguments]
     given = [(buffer.shape, buffer.dtype) for buffer in function.params]
     wanted = [(buffer.shape, buffer.dtype) for buffer in params]
     if given != wanted:
@@ -231,6 +231,8 @@ class _Checked:
     """The constants as it reads them."""
     is_parallel: bool
     max_error: float
+    restore: Callable[[], None] | None = None
+    """Gives inputs that it updates their old values."""
 
 
 class Runner:
@@ -345,11 +347,11 @@ def _check(
     This first call also warms up what the timed ones find in the caches.
     """
     try:
+        with watch.phase("check"):
+            bench.poison()
         with watch.phase("prepare"):
             arrays = bench.arrays(compiled.packings)
             kernel = stack.enter_context(_bind(compiled, bench, arrays, options))
-        with watch.phase("check"):
-            bench.poison()
         with watch.phase("warm up"):
             kernel.call(1)
     except BuildError as error:
@@ -368,7 +370,8 @@ def _check(
     if complaint:
         return Failure.of(FailureKind.WRONG_RESULT, complaint)
     weights, is_parallel = bench.weights(arrays), compiled.signature.parallel
-    return _Checked(kernel, weights, is_parallel, max_error)
+    restore = bench.poison if bench.drifts else None
+    return _Checked(kernel, weights, is_parallel, max_error, restore)
 
 
 def _require_device(target: Target) -> None:
@@ -398,17 +401,23 @@ def _subject(
     kernel: _Checked, target: Target, options: RunOptions, clock: DeviceClock | Clock
 ) -> Subject:
     """The kernel as it is timed: in the caches that the options name, and with its workers."""
-    if isinstance(kernel.kernel, DeviceRun):
+    if isinstance(kernel.kernel, DeviceRun):  # whose time does not depend on its numbers
         assert isinstance(clock, DeviceClock)
         bound = kernel.kernel.bound
         return Subject(clock.running(bound), None if options.cache == "warm" else bound.evict)
-    call = kernel.kernel.call
+    return replace(_cpu_subject(kernel, kernel.kernel, target, options), restore=kernel.restore)
+
+
+def _cpu_subject(
+    kernel: _Checked, bound: GuardedKernel, target: Target, options: RunOptions
+) -> Subject:
+    call = bound.call
     if options.cache == "warm":
         return Subject(call)
     if options.cache == "other-work":
         return Subject(call, OtherWork(), evicts_all=False)
     if options.cache == "cold":
-        return Subject(call, partial(evict_each, kernel.kernel.memory, _eviction(target)))
+        return Subject(call, partial(evict_each, bound.memory, _eviction(target)))
     is_alone = options.threads == 1 or not kernel.is_parallel
     team = nullcontext() if is_alone else _team(target, options.threads)
     evict = partial(evict_each, kernel.weights, _eviction(target)) if kernel.weights else None
