@@ -106,6 +106,25 @@ def smaller(left: Extent, right: Extent) -> Extent:
     return np.minimum(left, right)
 
 
+def larger(left: Extent, right: Extent) -> Extent:
+    """Return the larger one, row by row; None if either is a hole."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return np.maximum(left, right)
+
+
+def power_of_two(extent: Extent) -> Extent:
+    """Return the least power of two that is not less, row by row; None for a hole."""
+    if extent is None:
+        return None
+    if isinstance(extent, int):
+        return 1 << (extent - 1).bit_length()
+    powers = 1 << np.arange(63, dtype=np.int64)
+    return powers[np.searchsorted(powers, extent)]
+
+
 def same(left: Extent, right: Extent) -> bool:
     """Return whether both are known to be equal in every row, or both are holes."""
     if left is None or right is None:
