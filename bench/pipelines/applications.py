@@ -23,4 +23,4 @@ CHAINS = {
     for steps in (1, 8, 32)
 }
 """The chains of solvers by name: what makes one of so many steps, and how many. Beside Numba."""
-APPLICATIONS |= {name: partial(chain, steps) for name, (chain, steps) in CHAINS.items()}
+APPLICATIONS.update({name: partial(chain, steps) for name, (chain, steps) in CHAINS.items()})

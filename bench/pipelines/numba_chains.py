@@ -4,6 +4,7 @@
 # pyright: reportMissingImports=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+# pyright: reportUntypedFunctionDecorator=false
 
 from __future__ import annotations
 
