@@ -15,7 +15,7 @@ from tests.support.nightly import sampled
 
 
 @pytest.mark.parametrize(
-    "name", sampled(APPLICATIONS, {"blur", "harris", "hist", "iir_blur", "jacobi8", "heat1"})
+    "name", sampled(APPLICATIONS, {"blur", "harris", "hist", "iir_blur", "camera_pipe", "jacobi8", "heat1"})
 )
 def test_an_application_computes_its_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for constant, value in {"ROWS": 48, "COLUMNS": 80, "STENCILS": 3, "LEVELS": 4}.items():
