@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ansorc.lang import (
         Axis,
         Combiner,
+        Complex,
+        ComplexTensor,
         ComputeDAG,
         ComputeOp,
         Reduction,
@@ -50,8 +52,10 @@ if TYPE_CHECKING:
         checked,
         clip,
         clz,
+        complex,
         compute,
         compute_tuple,
+        conj,
         const,
         copysign,
         cos,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
         fmod,
         hypot,
         if_then_else,
+        imag,
         isfinite,
         isinf,
         isnan,
@@ -85,6 +90,7 @@ if TYPE_CHECKING:
         popcount,
         power,
         prod,
+        real,
         reduce_axis,
         reducer,
         rint,
@@ -102,6 +108,7 @@ if TYPE_CHECKING:
         tanh,
         trunc,
         truncated_divide,
+        update,
         workload,
     )
     from ansorc.lang import operators as ops
@@ -115,20 +122,21 @@ if TYPE_CHECKING:
     from ansorc.target import Target
 
 __all__ = [
-    "AnsorcError", "Axis", "Board", "Combiner", "ComputeDAG", "ComputeOp", "Fleet", "Function",
-    "Graph", "GraphVariants", "Module", "NetworkModule", "NetworkVariants", "Records", "Reduction",
-    "Scalar", "Schedule", "State", "Target", "Task", "Tensor", "TuneResult", "TupleReduction",
-    "abs", "acos", "acosh", "aligned_empty", "all", "all_of", "any", "any_of", "argmax", "argmin",
-    "asin", "asinh", "atan", "atan2", "atanh", "build", "cast", "cbrt", "ceil", "checked", "clip",
-    "clz", "compute", "compute_tuple", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf",
-    "exp", "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
-    "if_then_else", "intrinsic", "isfinite", "isinf", "isnan", "let", "load_library",
+    "AnsorcError", "Axis", "Board", "Combiner", "Complex", "ComplexTensor", "ComputeDAG",
+    "ComputeOp", "Fleet", "Function", "Graph", "GraphVariants", "Module", "NetworkModule",
+    "NetworkVariants", "Records", "Reduction", "Scalar", "Schedule", "State", "Target", "Task",
+    "Tensor", "TuneResult", "TupleReduction", "abs", "acos", "acosh", "aligned_empty", "all",
+    "all_of", "any", "any_of", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
+    "build", "cast", "cbrt", "ceil", "checked", "clip", "clz", "complex", "compute",
+    "compute_tuple", "conj", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf", "exp",
+    "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
+    "if_then_else", "imag", "intrinsic", "isfinite", "isinf", "isnan", "let", "load_library",
     "load_workload", "log", "log1p", "log2", "log10", "logical_not", "lower", "max", "maximum",
-    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "reduce_axis",
-    "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint", "round", "rsqrt",
-    "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules", "sqrt",
-    "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
-    "unregister_onnx_op", "unregister_sketch_rule", "workload",
+    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "real",
+    "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint", "round",
+    "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules",
+    "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
+    "unregister_onnx_op", "unregister_sketch_rule", "update", "workload",
 ]  # fmt: skip
 
 _LATER = {

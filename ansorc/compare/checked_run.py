@@ -56,7 +56,8 @@ def check_and_time(
         for param, array in zip(module.signature.params, arrays, strict=True)
     ]
     module(*packed, threads=threads)
-    by_name = dict(zip((b.name for b in task.dag.params), arrays, strict=True))
+    by_name = dict(zip((b.name for b in task.dag.arguments), arrays, strict=True))
+    by_name |= {new: by_name[old] for new, old in task.dag.updates.items()}
     worst = 0.0
     expected = expectations(task.dag, references, roundings)
     for buffer, expectation in zip(task.dag.outputs, expected, strict=True):
@@ -88,7 +89,7 @@ def _arguments(task: Task, inputs: list[Array]) -> list[Array]:
     """The arguments in call order; outputs hold what no kernel computes."""
     given = dict(zip((buffer.name for buffer in task.dag.inputs), inputs, strict=True))
     arrays: list[Array] = []
-    for buffer in task.dag.params:
+    for buffer in task.dag.arguments:
         if buffer.name in given:
             arrays.append(given[buffer.name])
         else:

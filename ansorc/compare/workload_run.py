@@ -16,6 +16,7 @@ import numpy as np
 from ansorc.compare.figures import largest_error, median_ratio, quartiles
 from ansorc.compare.side import Gap, PeerInfo, Side
 from ansorc.compare.turns import Turns, take_turns
+from ansorc.errors import MeasureError
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
 from ansorc.graph.random_inputs import random_inputs
@@ -118,6 +119,11 @@ def compare_workload(
     Each is a process of its own that stands still while it is not its turn, and its results are
     held against float64. `say` is told what goes on.
     """
+    if isinstance(compared.workload, Task) and compared.workload.dag.updates:
+        raise MeasureError(
+            f"'{compared.title}' updates its inputs, so each of many calls has other data; compare "
+            "the definition without ac.update"
+        )
     times_of_sides = WorkloadTimes(compared.title)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ansorc-bench-")))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.errors import FaultError, LanguageError
+from ansorc.errors import FaultError, LanguageError, MeasureError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType, Kind
@@ -83,6 +83,11 @@ class DrawnTask:
     @staticmethod
     def of(task: Task, seed: int) -> DrawnTask:
         """Draw the inputs of `task`; positive ones where others give NaN or are refused."""
+        if task.dag.updates:
+            raise MeasureError(
+                f"'{task.name}' updates its inputs, which boards cannot measure: they keep the "
+                "inputs from call to call; measure the definition without ac.update"
+            )
         spans, rng = value_spans(task.dag), np.random.default_rng(seed)
         sent = {
             b.name: draw_array(b, -1.0, spans.get(b.name), rng)

@@ -9,7 +9,7 @@ import numpy as np
 from ansorc.graph.builder import GraphBuilder
 from ansorc.lang.operators.sorting import first_in_order, is_merged
 
-_OUTPUTS = {"first_of_runs": 2, "merged_runs": 2, "ranked_places": 2, "sorted_blocks": 2}
+_OUTPUTS = {"first_of_runs": 2, "merge_runs": 2, "rank_places": 2, "sort_blocks": 2}
 
 
 def add_top_k(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ansorc.ir.dtype import DType
@@ -38,6 +38,11 @@ class Buffer:
     """The promised least and largest value of its elements, or None."""
     is_sorted: bool = False
     """Whether the elements of each row are promised not to decrease."""
+    is_updated: bool = field(default=False, repr=False)
+    """Whether the kernel overwrites an input by its new value; not shown in keys of programs."""
+    is_complex: bool = field(default=False, repr=False)
+    """Whether each two neighbours along the last dimension are the real and the imaginary part of a
+    number of the caller's. The language sees to their arithmetic."""
 
     @property
     def elements(self) -> int:

@@ -63,9 +63,9 @@ def interpret(
     """Run `function` on `arrays`, one for each parameter in order, changing its outputs in place.
 
     Loops of every kind run serially; the threads of a GPU block take turns at each barrier. With
-    `fresh_outputs` the outputs are undefined at first, and every element of them must be stored.
-    Raise IRError for an illegal function, wrong arrays and undefined behaviour; the arrays then
-    keep their contents.
+    `fresh_outputs` the outputs are undefined at first, and every element of them must be stored;
+    inputs that are updated are not among them. Raise IRError for an illegal function, wrong arrays
+    and undefined behaviour; the arrays then keep their contents.
     """
     memory = _run(function, arrays, fresh_outputs=fresh_outputs)
     outputs = _outputs(function)
@@ -114,7 +114,7 @@ def _run(
         run = compiler.compile()
         memory: list[list[Any]] = []
         for buffer, array in zip(function.params, arrays, strict=True):
-            is_fresh = fresh_outputs and buffer in outputs
+            is_fresh = fresh_outputs and buffer in outputs and not buffer.is_updated
             elements = (
                 [Undefined(buffer)] * buffer.elements if is_fresh else _elements(buffer, array)
             )

@@ -234,7 +234,10 @@ class _Parser:
             buffer = replace(buffer, promised=(low, self._exprs.number(buffer.dtype)))
         if self._tokens.accept("sorted"):
             buffer = replace(buffer, is_sorted=True)
-        return replace(buffer, constant=self._tokens.accept("constant"))
+        if self._tokens.accept("complex"):
+            buffer = replace(buffer, is_complex=True)
+        buffer = replace(buffer, constant=self._tokens.accept("constant"))
+        return replace(buffer, is_updated=self._tokens.accept("updated"))
 
     def _name(self) -> str:
         return self._tokens.expect(TokenKind.NAME).text

@@ -16,8 +16,19 @@ def in_order(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> tuple[Comput
     """Return `ops`, producers first, in the order in which the outputs among `params` need them.
 
     Operations come in the order in which they are read, so the order of independent operations
-    does not depend on the order in which they were given. Unused operations come last.
+    does not depend on the order in which they were given. Unused operations come last. What reads
+    an input comes before the operation that overwrites it, unless it needs the result of that.
     """
+    ordered = _in_order(params, ops, {})
+    if not any(op.overwrites for op in ops):
+        return ordered
+    return _in_order(params, ordered, _readers_of_old(ordered))
+
+
+def _in_order(
+    params: Sequence[Buffer], ops: Sequence[ComputeOp], before: Mapping[str, Sequence[ComputeOp]]
+) -> tuple[ComputeOp, ...]:
+    """Return `ops` in order, those that `before` lists for an operation before that, too."""
     makers = {buffer.name: op for op in ops for buffer in op.buffers}
     wanted = [makers[buffer.name] for buffer in params if buffer.name in makers]
     ordered: dict[str, ComputeOp] = {}
@@ -30,8 +41,34 @@ def in_order(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> tuple[Comput
             ordered[op.name] = op
             continue
         sources = [makers[buffer.name] for buffer in op.reads if buffer.name in makers]
+        sources += before.get(op.name, ())
         stack += [(op, True), *((source, False) for source in reversed(sources))]
     return tuple(ordered.values())
+
+
+def _readers_of_old(ops: Sequence[ComputeOp]) -> dict[str, list[ComputeOp]]:
+    """Return for each of `ops` that overwrites inputs what reads those, and can come before it."""
+    makers = {buffer.name: op.name for op in ops for buffer in op.buffers}
+    needs = {op.name: {makers[b.name] for b in op.reads if b.name in makers} for op in ops}
+    before: dict[str, list[ComputeOp]] = {}
+    for op in ops:
+        old = {load.buffer.name for load in op.overwrites}
+        for reader in ops:
+            reads_old = any(buffer.name in old for buffer in reader.reads)
+            if reader is not op and reads_old and not _needs(needs, reader.name, op.name):
+                needs[op.name].add(reader.name)
+                before.setdefault(op.name, []).append(reader)
+    return before
+
+
+def _needs(needs: Mapping[str, set[str]], name: str, other: str) -> bool:
+    """Return whether `name` needs `other`, directly or through others."""
+    waiting, seen = [name], {name}
+    while waiting:
+        for source in needs[waiting.pop()] - seen:
+            seen.add(source)
+            waiting.append(source)
+    return other in seen
 
 
 def rename_canonically(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from ansorc.errors import IRError, LanguageError
+from ansorc.ir.arith.affine import linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Broadcast, Dot, Load, Ramp, Reduce, Var, dtype_of
+from ansorc.ir.expr import Broadcast, Dot, Expr, Load, Ramp, Reduce, Var, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
@@ -30,7 +31,7 @@ def check_op(op: ComputeOp) -> None:
     if math.prod(axis.extent for axis in (*op.loop_axes, *op.reduce_axes)) > _MOST_TERMS:
         raise LanguageError(f"'{op.name}' is computed from more than 2**62 terms: {_extents(op)}")
     for buffer in op.buffers:
-        if buffer.shape != tuple(axis.extent for axis in op.axes):
+        if not op.overwrites and buffer.shape != tuple(axis.extent for axis in op.axes):
             raise LanguageError(f"the axes of '{op.name}' do not match the shape {buffer.shape}")
     if (op.combiner is None) != (not op.reduce_axes):
         raise LanguageError(f"'{op.name}' needs a combiner exactly if it has reduce axes")
@@ -45,6 +46,7 @@ def check_op(op: ComputeOp) -> None:
     _check_scan(op)
     _check_places(op)
     _check_ragged(op)
+    _check_overwrites(op)
     _check_nodes(op, set(axes))
     _check_hints(op, axes)
     check_reads_in_range(op)
@@ -70,6 +72,7 @@ def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
         known |= {buffer.name: buffer for buffer in op.buffers}
     if any(known[buffer.name] != buffer for buffer in params):
         raise LanguageError("an output is declared unlike the tensor that is computed")
+    _check_updates(params, ops)
     if not computed & {buffer.name for buffer in params}:
         raise LanguageError("there is no output: list what was computed after the inputs")
 
@@ -166,6 +169,73 @@ def _check_ragged(op: ComputeOp) -> None:
             )
         if dtype_of(bound) != INT64:
             raise LanguageError(f"the range of '{axis.name}' is {dtype_of(bound)}, not int64")
+
+
+def _check_overwrites(op: ComputeOp) -> None:
+    """Raise LanguageError unless each element overwrites one of an input, all of them others."""
+    if not op.overwrites:
+        return
+    targets = {load.buffer.name: load.buffer for load in op.overwrites}
+    kinds = [(load.buffer.shape, load.buffer.dtype) for load in op.overwrites]
+    if op.combiner is not None or op.scan is not None or len(targets) != len(op.buffers) or (
+        kinds != [(buffer.shape, buffer.dtype) for buffer in op.buffers]
+    ):  # fmt: skip
+        raise LanguageError(
+            f"'{op.name}' overwrites {', '.join(targets)}; each of its tensors overwrites an input "
+            "of its shape and dtype, element by element"
+        )
+    moving = sorted(name for index in op.result_indices for name in free_vars(index))
+    is_one_place = {load.indices for load in op.overwrites} == {op.result_indices}
+    is_each_once = moving == sorted(axis.name for axis in op.axes)
+    if not (is_one_place and is_each_once and all(map(_moves_by_one, op.result_indices))):
+        raise LanguageError(
+            f"'{op.name}' overwrites {expr_text(op.overwrites[0])}; each axis moves along one "
+            "dimension, by steps of 1"
+        )
+    for index in op.result_indices:
+        for node in walk(index):
+            if isinstance(node, Load) and node.buffer.name in targets:
+                raise LanguageError(
+                    f"'{op.name}' writes to places that '{node.buffer.name}' says, which it "
+                    "overwrites; take them from another tensor"
+                )
+
+
+def _moves_by_one(index: Expr) -> bool:
+    """Return whether `index` is one axis plus what follows none, or follows no axis."""
+    total, names = linear(index), free_vars(index)
+    if not names:
+        return True
+    return total is not None and len(names) == 1 and all(
+        factor == 1 if isinstance(atom, str) else not free_vars(atom)
+        for atom, factor in total.terms.items()
+    )  # fmt: skip
+
+
+def _check_updates(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
+    """Raise LanguageError unless inputs are updated once each, by outputs."""
+    makers: dict[str, str] = {}
+    names = {buffer.name for buffer in params}
+    for op in ops:
+        for buffer, load in zip(op.buffers, op.overwrites, strict=False):
+            old = load.buffer.name
+            if old in makers:
+                raise LanguageError(
+                    f"'{old}' is updated by '{makers[old]}' and by '{buffer.name}'; update it "
+                    "once, by what follows from both"
+                )
+            makers[old] = buffer.name
+            if buffer.name not in names:
+                raise LanguageError(
+                    f"'{buffer.name}' updates '{old}', so the kernel writes to it: list "
+                    f"'{buffer.name}' among the outputs"
+                )
+    updated = {buffer.name for buffer in params if buffer.is_updated}
+    if updated != makers.keys():
+        raise LanguageError(
+            f"the inputs that are declared updated ({', '.join(sorted(updated)) or 'none'}) are "
+            f"not those that are ({', '.join(makers) or 'none'})"
+        )
 
 
 def _check_nodes(op: ComputeOp, axes: set[str]) -> None:

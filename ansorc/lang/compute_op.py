@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from math import prod
+from typing import cast
 
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, Var, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.reducer import Reducer
@@ -118,7 +119,7 @@ class StateBuffer(Buffer):
 
 @dataclass(frozen=True)
 class Scan:
-    """What makes a computation a scan: its elements along `axis` are computed one after the other.
+    """The axis of a scan: elements along `axis` are computed one after the other.
 
     The bodies load elements of the tensors that they compute, as `StateBuffer`s, one step before:
     at `axis - 1`, or at `axis + 1` if the steps go from the end (`is_reversed`). In front of the
@@ -160,6 +161,10 @@ class ComputeOp:
 
     `scan` is there if the elements along an axis are computed one from the other (`ac.scan`); what
     the bodies load of their own tensors is none of `loads`.
+
+    With `overwrites`, each of `buffers` is an input with some elements overwritten (`ac.update`):
+    these are the loads of the old elements, for each of `buffers`, all at the same place. The axes
+    are those of the part that is overwritten; all other elements stay as they are.
     """
 
     name: str
@@ -173,6 +178,7 @@ class ComputeOp:
     temporaries: tuple[Temporary, ...] = ()
     places: tuple[Place, ...] = ()
     scan: Scan | None = None
+    overwrites: tuple[Load, ...] = field(default=(), repr=False)
 
     @cached_property
     def loop_axes(self) -> tuple[Axis, ...]:
@@ -211,14 +217,35 @@ class ComputeOp:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """All that is computed: the ranges of axes, the places of a term, then the parts."""
+        """All that is computed: what is in `outer`, then the parts."""
         return (*self.outer, *self.parts)
 
     @property
     def outer(self) -> tuple[Expr, ...]:
-        """The ranges of axes that are data, and the places of a term."""
+        """The ranges of axes that are data, the places of a term, and the overwritten elements."""
         bounds = (bound for axis in self.reduce_axes for bound in axis.bounds)
-        return (*bounds, *(place.index for place in self.places))
+        return (*bounds, *(place.index for place in self.places), *self.overwrites)
+
+    @property
+    def result_indices(self) -> tuple[Expr, ...]:
+        """The place of a result in its tensor: the axes, or that of what is overwritten."""
+        if self.overwrites:
+            return self.overwrites[0].indices
+        return tuple(Var(axis.name) for axis in self.axes)
+
+    @cached_property
+    def part(self) -> ComputeOp:
+        """The computation of what overwrites elements of inputs, as tensors of its own."""
+        shape = tuple(axis.extent for axis in self.axes)
+        buffers = [replace(buffer, shape=shape) for buffer in self.buffers]
+        return replace(self.with_buffers(buffers), overwrites=())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it overwrites a part of inputs."""
+        return bool(self.overwrites) and self.result_indices != tuple(
+            Var(axis.name) for axis in self.axes
+        )
 
     @property
     def inits(self) -> tuple[Expr, ...]:
@@ -231,7 +258,7 @@ class ComputeOp:
         return "" if self.scan is None else self.scan.axis
 
     def nodes(self) -> Iterator[Node]:
-        """Yield every node of the ranges, the places, the parts and the front of a scan."""
+        """Yield every node of what is in `outer`, of the parts and of the front of a scan."""
         for expr in (*self.expressions, *self.inits):
             yield from walk(expr)
 
@@ -258,6 +285,14 @@ class ComputeOp:
             for column, index in zip(columns, load.indices, strict=True):
                 column[index] = None
         return {name: tuple(map(tuple, columns)) for name, columns in indices.items()}
+
+    @cached_property
+    def accesses(self) -> Mapping[str, tuple[Indices, ...]]:
+        """The distinct places of the loads of each tensor that the parts read."""
+        places: dict[str, dict[Indices, None]] = {}
+        for load in self.loads:
+            places.setdefault(load.buffer.name, {})[load.indices] = None
+        return {name: tuple(accesses) for name, accesses in places.items()}
 
     @cached_property
     def reads(self) -> tuple[Buffer, ...]:
@@ -294,21 +329,27 @@ class ComputeOp:
         before = tuple(temporary.with_value(change) for temporary in self.temporaries)
         places = tuple(Place(place.axis, change(place.index)) for place in self.places)
         axes = tuple(axis.with_bounds(change) for axis in self.reduce_axes)
+        overwrites = tuple(cast(Load, change(load)) for load in self.overwrites)
         scan = self.scan and replace(self.scan, inits=tuple(map(change, self.scan.inits)))
         return replace(
             self, body=change(self.body), more=more, temporaries=before, places=places,
-            reduce_axes=axes, scan=scan,
+            reduce_axes=axes, scan=scan, overwrites=overwrites,
         )  # fmt: skip
 
     def reading(self, old: Buffer, new: Buffer) -> ComputeOp:
-        """Return the computation with each read of `old` replaced by a read of `new`."""
+        """Return the computation with each read of `old` replaced by a read of `new`.
+
+        What it overwrites stays.
+        """
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name == old.name:
                 return Load(new, node.indices)
             return None
 
-        return self.with_bodies(lambda body: rewrite(body, rule))
+        changed = self.with_bodies(lambda body: rewrite(body, rule))
+        kept = zip(self.overwrites, changed.overwrites, strict=True)
+        return replace(changed, overwrites=tuple(Load(o.buffer, n.indices) for o, n in kept))
 
     def with_buffers(self, buffers: Sequence[Buffer]) -> ComputeOp:
         """Return the computation of `buffers` instead, with the name of the first."""

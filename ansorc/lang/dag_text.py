@@ -36,6 +36,12 @@ A computation that scatters its terms has one line for each axis along which it 
     compute H: int64[256] (i: 256) sum over (n: 1000) = 1
         at i = cast(int64, I[n])
 
+A computation that writes to inputs says so after its tensors, for each of them:
+
+    input K: float32[4096, 128] updated
+    compute K2: float32[4096, 128] (j: 128) = row[j]
+        overwrites K[cast(int64, pos[0]), j]
+
 Functions of the user's that are called come first, as JSON (`OwnFunction.to_text`):
 
     function {"name": "double", "arguments": ["float32"], "result": "float32", "llvm": …}
@@ -53,7 +59,7 @@ from dataclasses import dataclass, field, replace
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import dtype
-from ansorc.ir.expr import Const, Expr, OwnCall, Var
+from ansorc.ir.expr import Const, Expr, Load, OwnCall, Var
 from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.parser import parse_expr
 from ansorc.ir.printer import buffer_text, expr_text
@@ -73,10 +79,10 @@ from ansorc.lang.reducer import Reducer, operands
 _BUFFER = r"(?P<name>\S+): (?P<dtype>\w+)\[(?P<shape>[^\]]*)\]"
 _INPUT = re.compile(
     rf"input {_BUFFER}(?: in (?P<low>\S+?)\.\.(?P<high>\S+))?(?P<sorted> sorted)?"
-    r"(?P<constant> constant)?"
+    r"(?P<complex> complex)?(?P<constant> constant)?(?P<updated> updated)?"
 )
 _COMPUTE = re.compile(
-    rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
+    rf"compute {_BUFFER}(?P<complex> complex)? \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
 _LET = re.compile(rf"let {_BUFFER} = (?P<body>.+)")
@@ -87,6 +93,7 @@ _SCAN = re.compile(
 _ALSO = re.compile(rf"also {_BUFFER}(?: from (?P<init>.+?))? = (?P<body>.+)")
 _RANGE = re.compile(r"range (?P<axis>\S+) = (?P<begin>.+) \.\. (?P<end>.+)")
 _AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
+_OVERWRITES = re.compile(r"overwrites (?P<element>.+)")
 _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
 _FUNCTION = re.compile(r"function (?P<text>\{.+\})")
@@ -147,6 +154,8 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
         pairs = zip(op.combiner.identities, op.combiner.results, strict=True)
         for identity, result in pairs:
             yield f"    combine from {expr_text(identity)} = {expr_text(result)}"
+    for load in op.overwrites:
+        yield f"    overwrites {expr_text(load)}"
     for name, value in op.hints:
         yield f"    hint {name} = {json.dumps(value)}"
 
@@ -202,8 +211,8 @@ class _Reader:
             )
         else:
             raise ParseError(
-                "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'combine …', "
-                "'hint …' or 'params …'"
+                "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'overwrites …', "
+                "'combine …', 'hint …' or 'params …'"
             )
 
     def _is_of_indices(self, text: str) -> bool:
@@ -212,6 +221,8 @@ class _Reader:
             self._range(match_["axis"], (match_["begin"], match_["end"]))
         elif match_ := _AT.fullmatch(text):
             self._at(match_["axis"], match_["index"])
+        elif match_ := _OVERWRITES.fullmatch(text):
+            self._overwrites(match_["element"])
         return match_ is not None
 
     def _buffer(self, match_: re.Match[str]) -> Buffer:
@@ -239,7 +250,7 @@ class _Reader:
         return parse_expr(text, buffers, variables, self.functions)
 
     def _op(self, match_: re.Match[str]) -> ComputeOp:
-        buffer = self._buffer(match_)
+        buffer = replace(self._buffer(match_), is_complex=bool(match_["complex"]))
         axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
         variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
         held: list[Temporary] = []
@@ -303,6 +314,13 @@ class _Reader:
         op = self.ops[-1]
         place = Place(axis, self._parse(index, self.buffers, _variables(op.axes, op.reduce_axes)))
         self.ops[-1] = replace(op, places=(*op.places, place))
+
+    def _overwrites(self, element: str) -> None:
+        op = self.ops[-1]
+        load = self._parse(element, self.buffers, _variables(op.axes, ()))
+        if not isinstance(load, Load):
+            raise ParseError(f"'{element}' is no element of a tensor")
+        self.ops[-1] = replace(op, overwrites=(*op.overwrites, load))
 
     def _combine(self, identity: str, body: str) -> None:
         op = self.ops[-1]
@@ -371,5 +389,7 @@ def _add_promise(buffer: Buffer, match_: re.Match[str]) -> Buffer:
         number = float if buffer.dtype.is_float else int
         ends = number(match_["low"]), number(match_["high"])
     return replace(
-        buffer, promised=ends, is_sorted=bool(match_["sorted"]), constant=bool(match_["constant"])
-    )
+        buffer, promised=ends, is_sorted=bool(match_["sorted"]),
+        is_complex=bool(match_["complex"]), constant=bool(match_["constant"]),
+        is_updated=bool(match_["updated"]),
+    )  # fmt: skip

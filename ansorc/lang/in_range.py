@@ -31,6 +31,9 @@ def check_reads_in_range(op: ComputeOp) -> None:
     contents of tensors are not decided. The step before is right by construction.
     """
     ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
+    for target in op.overwrites[:1]:
+        for dimension, index in enumerate(target.indices):
+            _Read(op.name, target, dimension, index, "writes to").check((), ranges)
     for expr in (*op.outer, *op.parts, *op.inits):
         for load, guards in _find_guarded_loads(expr, ()):
             for dimension, index in enumerate(load.indices):

@@ -1,4 +1,4 @@
-"""What functions of NumPy are called here."""
+"""Names of functions of NumPy in this language."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
+from ansorc.lang.overwritten import overwritten_place, put_part
 from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.scan_reference import evaluate_scan
@@ -95,6 +96,8 @@ class Evaluation:
             return {buffer.name: array for buffer, array in zip(op.buffers, made, strict=True)}
         if op.places:
             return {op.buffer.name: self._scattered()}
+        if op.overwrites:
+            return self._overwritten()
         if op.ragged_axis is not None:
             return {op.buffer.name: self._of_rows()}
         factors = factors_of(op)
@@ -124,6 +127,16 @@ class Evaluation:
             value = self._wide(terms.broadcast(terms.grid.evaluate(op.body)))
             _ACCUMULATE[op.combiner].at(result, terms.indices, value)
         return result.astype(_numpy_type(op.buffer, self.floats), copy=False)
+
+    def _overwritten(self) -> dict[str, Array]:
+        """Return whole inputs with the elements that are overwritten."""
+        op = self.op
+        parts = replace(self, op=op.part).run()
+        place = overwritten_place(op, self.tensors, self.floats)
+        return {
+            buffer.name: put_part(self.tensors[load.buffer.name], place, parts[buffer.name])
+            for buffer, load in zip(op.buffers, op.overwrites, strict=True)
+        }
 
     def _of_rows(self) -> Array:
         """Return the whole result of a reduction over ranges that are data."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -43,6 +44,7 @@ from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.grid import FUNCTIONS, Grid, Mask, convert
+from ansorc.lang.overwritten import bounds_of_update
 from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
@@ -109,6 +111,9 @@ class _OpRounding:
             return self._scattered()
         if op.ragged_axis is not None:
             return self._of_rows()
+        if op.overwrites:
+            part = partial(replace, self, op=op.part)
+            return bounds_of_update(op, self.tensors, lambda held: part(tensors=held).run())
         factors = factors_of(op)
         moved = [np.zeros(buffer.shape) for buffer in op.buffers]
         larger = [np.zeros(buffer.shape) for buffer in op.buffers]

@@ -114,10 +114,13 @@ def _buffers(tensors: Sequence[Tensor]) -> dict[Key, Buffer]:
             )
         taken[tensor.name] = tensor
     buffers: dict[Key, Buffer] = {}
+    loads = (load for t in tensors if t.definition is not None for load in t.definition.overwrites)
+    updated = {key_of(_owner(tensors[0], load)) for load in loads}
     for tensor in tensors:
         name = unique_name(tensor.name, taken) if tensor.has_auto_name else tensor.name
         taken[name] = tensor
-        buffers[key_of(tensor)] = replace(tensor.buffer, name=name)
+        key = key_of(tensor)
+        buffers[key] = replace(tensor.buffer, name=name, is_updated=key in updated)
     for tensor in tensors:
         op = tensor.definition
         for output, buffer in enumerate(() if op is None else op.buffers):

@@ -55,6 +55,8 @@ def find_wanted_values(
         extents = {axis.name: axis.extent for axis in op.axes}
         for place in op.places:
             walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)
+        for load in op.overwrites:
+            walk.visit(load, _ANY, is_guarded=False)
         for part, span in _parts(op, wanted):
             walk.visit(part, span, is_guarded=False)
         for each in reversed(op.temporaries):

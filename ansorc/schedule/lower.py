@@ -7,6 +7,7 @@ from ansorc.ir.stmt import Allocate, Function, Seq, Stmt
 from ansorc.lang.arguments import check_arguments
 from ansorc.schedule.layout import packings
 from ansorc.schedule.nest import Nests
+from ansorc.schedule.root_nest import copies_at_end, root_nest
 from ansorc.schedule.stage import Root
 from ansorc.schedule.state import State
 
@@ -15,7 +16,8 @@ from ansorc.schedule.state import State
 def lower(state: State, name: str = "kernel") -> Function:
     """Return the loop program of `state`, its parameters those of the DAG in call order.
 
-    Inputs whose layout is rewritten have the shape that `packings` says.
+    Inputs whose layout is rewritten have the shape that `packings` says. For an input that is
+    updated and its new value there is one parameter.
 
     Loops carry the marks of their iterators; index expressions are not simplified. Intermediate
     tensors are allocated where they are computed. Raise ValueError for a sketch or a population,
@@ -30,11 +32,14 @@ def lower(state: State, name: str = "kernel") -> Function:
                 "itself: compute it inside a loop over blocks (compute_at), or give it the scope "
                 f"'global' or 'local'\n\n{state.picture([(stage.name, '')])}"
             )
-    body: Stmt = Seq(tuple(nests.nest(stage) for stage in roots))
-    given = {buffer.name for buffer in state.dag.params}
+    stmts: list[Stmt] = []
+    for stage in roots:
+        stmts += root_nest(nests, stage)
+    body: Stmt = Seq((*stmts, *copies_at_end(nests)))
+    given = {buffer.name for buffer in state.dag.arguments}
     for stage in reversed(roots):
         for buffer in reversed(nests.placed[stage.name].buffers):
             if buffer.name not in given:
                 body = Allocate(buffer, body)
     packed = {packing.source.name: packing.packed for packing in packings(state)}
-    return Function(name, tuple(packed.get(b.name, b) for b in state.dag.params), body)
+    return Function(name, tuple(packed.get(b.name, b) for b in state.dag.arguments), body)

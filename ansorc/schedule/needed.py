@@ -94,10 +94,11 @@ def _where_not_zero(state: State, term: Expr) -> Iterator[Expr]:
             yield from conjuncts(condition)
         case Load(buffer, indices):
             source = state.source(buffer.name)
-            if source is not None and not source.op.reduce_axes and not source.op.more:
-                axes = (axis.name for axis in source.op.axes)
+            op = None if source is None else source.op
+            if op is not None and not (op.reduce_axes or op.more or op.overwrites):
+                axes = (axis.name for axis in op.axes)
                 places = dict(zip(axes, indices, strict=True))
-                conditions = _where_not_zero(state, source.op.body)
+                conditions = _where_not_zero(state, op.body)
                 yield from (substitute(condition, places) for condition in conditions)
         case _:
             pass

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from math import prod
+from typing import cast
 
 from ansorc.ir.arith.interval import bounds, prove
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import BinaryOp as Op
-from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, binary, compare, const
-from ansorc.ir.node import Node, rewrite, walk
-from ansorc.ir.passes.accesses import is_inside
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
+from ansorc.ir.node import Node, rewrite
+from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
+from ansorc.schedule.in_place import (
+    Writing,
+    read_buffers,
+    store_together,
+    written_buffers,
+)
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
-from ansorc.schedule.loops import loop_of, sequence, stages_ahead, starts_threads, under
-from ansorc.schedule.memory import memory_indices, memory_shape
-from ansorc.schedule.needed import Need, find_limits, find_needs
-from ansorc.schedule.placed import Placed, axis_values_of, is_at_once, minus
+from ansorc.schedule.loops import allocated, loop_of, sequence, stages_ahead, starts_threads, under
+from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.needed import Need, find_needs
+from ansorc.schedule.placed import Placed, axis_values_of, indices_in_memory, is_at_once
 from ansorc.schedule.scan_state import (
     ScanStates,
     advance,
@@ -41,9 +46,11 @@ from ansorc.schedule.scattered import (
     start_of_results,
     store_identities,
 )
-from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Part, Root, Stage
+from ansorc.schedule.skipping import where_needed
+from ansorc.schedule.sliding import warm_ups
+from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
+from ansorc.schedule.thread_reduction import ThreadRow, find_thread_row, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
@@ -83,6 +90,7 @@ class Nests:
         if AxisKind.REDUCE not in kinds:
             return self._loops(placed, 0, unrolled, lambda: self._assign(placed))
         reduce = kinds.index(AxisKind.REDUCE)
+        reduce = min(reduce, int(start_of_results(stage, reduce)))
         return self._loops(
             placed, 0, unrolled, lambda: self._reduction(placed, reduce, unrolled), end=reduce
         )
@@ -116,6 +124,8 @@ class Nests:
     def _buffers(self, stage: Stage) -> tuple[Buffer, ...]:
         shape = tuple(as_int(extent) for extent in memory_shape(stage))
         if isinstance(stage.attach, Root):
+            if stage.name in self.state.writings:
+                return written_buffers(stage, self.state.writings[stage.name])
             return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
         scope = self._scope(stage)
         return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
@@ -184,23 +194,48 @@ class Nests:
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
-        nests = [(inner, self.nest(inner)) for inner in inside]
-        stmt = self._loops(placed, start + 1, unrolled, body, end)
-        stmt = sequence(*(nest for _, nest in nests), stmt)
-        for inner, _ in reversed(nests):
-            for buffer in reversed(self.placed[inner.name].buffers):
-                stmt = Allocate(buffer, stmt)
+        warm_up = self._warm_up(placed, first, inside)
+        stmt = self._with_nests(inside, lambda: self._loops(placed, start + 1, unrolled, body, end))
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
         if placed.stage.is_ragged(first) and isinstance(var, Var):
             return self._ragged(placed, var, stmt)
-        return loop_of(
+        loop = loop_of(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
             stages=stages_ahead(placed.stage, inside),
         )
+        kept = [b for stage in inside if stage.ring for b in self.placed[stage.name].buffers]
+        return allocated(kept, sequence(*warm_up, loop))
+
+    def _with_nests(self, inside: Sequence[Stage], body: Callable[[], Stmt]) -> Stmt:
+        """Return the nests of the stages `inside` a loop, then `body`, with their buffers."""
+        nests = [self.nest(inner) for inner in inside]
+        stmt = sequence(*nests, body())
+        held = [b for stage in inside if not stage.ring for b in self.placed[stage.name].buffers]
+        return allocated(held, stmt)
+
+    def _warm_up(self, placed: Placed, loop: Loop, inside: Sequence[Stage]) -> list[Stmt]:
+        """Return the iterations of `loop` before its first one, for stages that keep something.
+
+        Those `inside` it begin one after another, each as early as its readers need.
+        """
+        early = {name: as_int(turns) for name, turns in warm_ups(self.state, inside).items()}
+        turns = max(early.values(), default=0)
+        if not turns:
+            return []
+        var, leaf = self._fresh(replace(loop, extent=turns)), placed.leaves[loop.name]
+        placed.leaves[loop.name] = plus(var, const(-turns))
+        early_stages = [stage for stage in inside if early[stage.name]]
+        nests: list[Stmt] = []
+        for stage in early_stages:
+            first = compare(CompareOp.GE, var, const(turns - early[stage.name]))
+            nests.append(under([first] if early[stage.name] < turns else [], self.nest(stage)))
+        held = [b for s in early_stages if not s.ring for b in self.placed[s.name].buffers]
+        placed.leaves[loop.name] = leaf
+        return [For(var, turns, LoopKind.SERIAL, allocated(held, sequence(*nests)))]
 
     def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
         """Return the loop over a range that is data, which is checked once for each row."""
@@ -216,7 +251,7 @@ class Nests:
         return under([c for c in conditions if names.isdisjoint(free_vars(c))], loop)
 
     def _reduction(self, placed: Placed, reduce: int, unrolled: frozenset[str]) -> Stmt:
-        """Return the loops from the first reduction on, and the initialisation of the results."""
+        """Return the loops from position `reduce` on, with the initialisation of the results."""
         start = int(start_of_results(placed.stage, reduce))
 
         def inner() -> Stmt:
@@ -249,9 +284,7 @@ class Nests:
         end, body = (turn, steps) if is_mixed else (None, step)
         loops = self._loops(placed, first, unrolled, body, end=end)
         stmt = sequence(*self._initial(placed, first, states), loops)
-        for buffer in reversed(states.buffers):
-            stmt = Allocate(buffer, stmt)
-        return stmt
+        return allocated(states.buffers, stmt)
 
     def _updates(self, placed: Placed, start: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from `start` on, skipped where none of their iterations matters.
@@ -270,10 +303,10 @@ class Nests:
 
         def inside() -> Stmt:
             stmt = self._loops(placed, turn, unrolled, lambda: self._update(placed))
-            return self._where_needed(placed, turn, stmt, again)
+            return where_needed(placed, turn, stmt, again, self.ranges)
 
         stmt = self._loops(placed, start, unrolled, inside, end=turn)
-        return self._where_needed(placed, start, stmt, needs)
+        return where_needed(placed, start, stmt, needs, self.ranges)
 
     def _needs(self, stage: Stage, inner: Sequence[Loop]) -> tuple[Need, ...]:
         """Return the conditions by which a test around the loops `inner` may skip iterations.
@@ -287,38 +320,6 @@ class Nests:
         if self.is_in_block or self.threads or is_fixed or not is_whole:
             return ()
         return find_needs(self.state, stage)
-
-    def _where_needed(self, placed: Placed, start: int, stmt: Stmt, needs: Sequence[Need]) -> Stmt:
-        """Return `stmt`, the loops from `start` on, skipped where none of them matters."""
-        inner = placed.stage.iterators[start:]
-        parts = [part for iterator in inner for part in placed.stage.parts[iterator.name]]
-        if not needs or not all(part.is_whole for part in parts):
-            return stmt
-        leaves = placed.leaves | {it.name: const(0) for it in inner}
-        possible = [self._possible(placed, parts, leaves, need) for need in needs]
-        tests = [t for t in possible if t is not None and prove(t, self.ranges) is not True]
-        return If(conjunction(tests), stmt) if tests else stmt
-
-    def _possible(
-        self, placed: Placed, inner: Sequence[Part], leaves: Mapping[str, Expr], need: Need
-    ) -> Expr | None:
-        """Return a test that holds if any iteration of the parts `inner` may matter, or None.
-
-        The bound may be a few elements of an input; it is only read where these exist.
-        """
-        values = axis_values_of(placed, leaves)[0]
-        total: Expr = const(0)
-        for axis, factor in need.total.terms.items():
-            total = plus(total, times(values[axis], factor))
-        least = (min(need.total.coefficient(p.axis), 0) * as_int(p.stride) * (as_int(p.extent) - 1)
-                 for p in inner)  # fmt: skip
-        total = plus(total, const(need.total.constant + sum(least)))
-        limits = find_limits(need.most, values, [part for part in inner if part.extent != 1])
-        loads = [node for limit in limits for node in walk(limit) if isinstance(node, Load)]
-        is_there = all(is_inside(load.buffer, load.indices, self.ranges) for load in loads)
-        if not limits or not is_there:
-            return None
-        return compare(CompareOp.LE, total, reduce(partial(binary, Op.MAX), limits))
 
     def _initial(
         self,
@@ -365,8 +366,9 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, parts = self._store_indices(placed, values), self._values(placed, values)
         first, elements = parts[: len(op.temporaries)], parts[len(op.temporaries) :]
+        make = store_together if op.overwrites else stores
         stmt = with_temporaries(
-            op, first, lambda held: stores(placed.buffers, indices, [held(e) for e in elements])
+            op, first, lambda held: make(placed.buffers, indices, [held(e) for e in elements])
         )
         return self._guard(placed, values, guards, stmt)
 
@@ -374,7 +376,7 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
-        row = self._thread_row(placed)
+        row = find_thread_row(placed, self.threads)
         if row is not None:
             return self._across_threads(placed, values, guards, row)
         if last.mark is Mark.TENSORIZE:
@@ -384,22 +386,6 @@ class Nests:
         if isinstance(stmt, Store) and adds_atomically(placed.stage):
             stmt = replace(stmt, is_atomic=True)
         return self._guard(placed, values, guards, stmt)
-
-    def _thread_row(self, placed: Placed) -> ThreadRow | None:
-        """Return the threads that a reduction of the stage is bound to, if one is."""
-        for iterator in placed.stage.iterators:
-            var = placed.leaves[iterator.name]
-            is_bound = (
-                not placed.stage.op.places
-                and iterator.mark is Mark.BIND
-                and iterator.kind is AxisKind.REDUCE
-            )
-            if is_bound and isinstance(var, Var):
-                others = {
-                    n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
-                }
-                return ThreadRow(var, as_int(iterator.extent), others)
-        return None
 
     def _across_threads(
         self,
@@ -428,10 +414,15 @@ class Nests:
 
         return reduce_across(op, row, terms, finish)
 
+    def overwritten(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Return the place in an input of what an update writes for `values` of its axes."""
+        (element,) = self._expressions(placed, values, placed.stage.op.overwrites[:1])
+        return cast(Load, element).indices
+
     def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        axes = zip(placed.stage.op.axes, placed.lows, strict=True)
-        box = tuple(minus(values[axis.name], low) for axis, low in axes)
-        return memory_indices(placed.stage, box)
+        if self.state.writings.get(placed.stage.name, Writing.PART) is not Writing.PART:
+            return self.overwritten(placed, values)
+        return indices_in_memory(placed, [values[axis.name] for axis in placed.stage.op.axes])
 
     def _update_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Return where a term goes: along scattered axes to its places."""
@@ -460,11 +451,12 @@ class Nests:
             source = self.placed.get(node.buffer.name)
             if source is None:
                 return None
-            indices = zip(node.indices, source.lows, strict=True)
-            box = tuple(minus(index, low) for index, low in indices)
             names = [buffer.name for buffer in source.stage.op.buffers]
-            buffer = source.buffers[names.index(node.buffer.name)]
-            return Load(buffer, memory_indices(source.stage, box))
+            number = names.index(node.buffer.name)
+            if source.stage.op.overwrites:
+                held = read_buffers(source.stage, self.state.writings[source.stage.name])
+                return Load(held[number], node.indices)
+            return Load(source.buffers[number], indices_in_memory(source, node.indices))
 
         return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
 

@@ -27,8 +27,11 @@ _THREADS = 256
 def start_of_results(stage: Stage, reduce: int) -> IntArray | int:
     """Return the position of the iterator of `stage` before which the identities are stored.
 
-    `reduce` is that of its first reduction; see `initial_position`.
+    `reduce` is that of its first reduction; see `initial_position`. A step may have chosen it.
     """
+    chosen = stage.position(stage.initial) if stage.initial else None
+    if chosen is not None:
+        return chosen
     is_outside = stage.op.places or stage.op.ragged_axis is not None
     return reduce if is_outside else initial_position(stage.iterators, reduce)
 

@@ -17,16 +17,19 @@ from ansorc.schedule.steps import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DecomposeReduction,
     Fuse,
     Panel,
     Parallelize,
     Pragma,
     Redefine,
     Reorder,
+    ReverseComputeAt,
     RewriteLayout,
     RFactor,
     Split,
     StorageAlign,
+    StoreAt,
     Tensorize,
     Unroll,
     Vectorize,
@@ -77,6 +80,14 @@ class Schedule(State):
         """Compute `stage` inside a loop of `target`; see ComputeAt."""
         return self.then(ComputeAt(stage, target, iterator))
 
+    def store_at(self, stage: str, target: str, iterator: str) -> Self:
+        """Keep what iterations of the loop of `stage` made, in `iterator`; see StoreAt."""
+        return self.then(StoreAt(stage, target, iterator))
+
+    def reverse_compute_at(self, stage: str, target: str, iterator: str) -> Self:
+        """Compute the reader `stage` inside a loop of its source; see ReverseComputeAt."""
+        return self.then(ReverseComputeAt(stage, target, iterator))
+
     def compute_inline(self, stage: str) -> Self:
         """Compute `stage` where it is read; see ComputeInline."""
         return self.then(ComputeInline(stage))
@@ -96,6 +107,10 @@ class Schedule(State):
     def rfactor(self, stage: str, iterator: str, axis: int = -1) -> Self:
         """Reduce the shares of a reduction in `stage.rf` first; see RFactor."""
         return self.then(RFactor(stage, iterator, axis))
+
+    def decompose_reduction(self, stage: str, iterator: str) -> Self:
+        """Store what a reduction begins with before a loop of it; see DecomposeReduction."""
+        return self.then(DecomposeReduction(stage, iterator))
 
     def rewrite_layout(self, stage: str, tensor: str) -> Self:
         """Keep the constant input `tensor` in the order `stage` reads it; see RewriteLayout."""

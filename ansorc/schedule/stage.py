@@ -113,6 +113,20 @@ class Alignment:
     offset: int
 
 
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """How a stage that is computed in a loop keeps what earlier iterations of the loop made.
+
+    Each iteration computes only what is new along `axis`. Before the first one, `warm_up`
+    iterations compute what it needs besides.
+    """
+
+    axis: str
+    length: Extent
+    """The elements that are held along the axis, a power of two: indices are taken modulo it."""
+    warm_up: Extent
+
+
 class Making(Enum):
     """The origin of a stage: its definition, or the step that made it."""
 
@@ -156,6 +170,10 @@ class Stage:
     """At most one for each axis."""
     panel: str = ""
     """The last iterator of a split axis: the tensor is stored in panels of its extent."""
+    ring: Ring | None = None
+    """How it keeps what earlier iterations of the loop around it made; None: it does not."""
+    initial: str = ""
+    """The iterator before whose loop a reduction stores its identities; empty: it is chosen."""
 
     @property
     def name(self) -> str:
@@ -192,7 +210,7 @@ class Stage:
     def is_shaped(self) -> bool:
         """Whether a step has divided, joined or marked its loops, or laid out its memory."""
         is_marked = any(iterator.mark is not Mark.NONE for iterator in self.iterators)
-        return bool(self.relations or self.alignments or self.panel) or is_marked
+        return bool(self.relations or self.alignments or self.panel or self.initial) or is_marked
 
     @property
     def is_untouched(self) -> bool:
@@ -205,7 +223,9 @@ class Stage:
         return tuple(
             iterator
             for iterator in self.iterators
-            if iterator.mark is not Mark.NONE or iterator.name not in axes
+            if iterator.mark is not Mark.NONE
+            or iterator.name not in axes
+            or iterator.name == self.initial
         )
 
     def position(self, iterator: str) -> int | None:
@@ -228,7 +248,9 @@ class Stage:
     def with_iterator(self, position: int, *new: Loop) -> Stage:
         """Return the stage with the iterator at `position` replaced by `new`, in order."""
         iterators = (*self.iterators[:position], *new, *self.iterators[position + 1 :])
-        return replace(self, iterators=iterators)
+        is_before = self.initial == self.iterators[position].name
+        initial = new[0].name if is_before else self.initial
+        return replace(self, iterators=iterators, initial=initial)
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[Part, ...]]:

@@ -129,13 +129,15 @@ class _Experiment:
             self._inputs[buffer.name].copy()
             if buffer.name in self._inputs
             else np.zeros(buffer.shape, buffer.dtype.numpy)
-            for buffer in self._dag.params
+            for buffer in self._dag.arguments
         ]
         try:
             interpret(function, arrays, fresh_outputs=True)
         except (IRError, FaultError) as error:
             return str(error)
-        named = {buffer.name: array for buffer, array in zip(self._dag.params, arrays, strict=True)}
+        pairs = zip(self._dag.arguments, arrays, strict=True)
+        named = {buffer.name: array for buffer, array in pairs}
+        named |= {new: named[old] for new, old in self._dag.updates.items()}
         words = (
             _wrong(name, expectation, named[name]) for name, expectation in self._expected.items()
         )

@@ -7,7 +7,7 @@ the edge of the input, and stages before the last one are as much larger as thei
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import ansorc as ac
 
@@ -358,12 +358,3 @@ def mat_mul() -> Tensors:
     """Multiply matrices of 1024 x 1024."""
     a, b = ac.placeholder((1024, 1024), "a"), ac.placeholder((1024, 1024), "b")
     return [a, b, ac.ops.matmul(a, b)]
-
-
-APPLICATIONS: dict[str, Callable[[], Tensors]] = {
-    application.__name__: application
-    for application in (
-        blur, unsharp, harris, bilateral_grid, stencil_chain, interpolate, nl_means, conv_layer,
-        mat_mul,
-    )
-}  # fmt: skip

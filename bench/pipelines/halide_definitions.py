@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import halide as hl
@@ -18,20 +18,20 @@ Inputs = Sequence[Any]
 x, y, z, c, n, k = (hl.Var(name) for name in ("x", "y", "z", "c", "n", "k"))
 
 
-def _total(terms: Sequence[Any]) -> Any:
+def total(terms: Sequence[Any]) -> Any:
     result = terms[0]
     for term in terms[1:]:
         result = result + term
     return result
 
 
-def _function(name: str, places: Sequence[Any], value: Any) -> Any:
+def define(name: str, places: Sequence[Any], value: Any) -> Any:
     function = hl.Func(name)
     function[tuple(places)] = value
     return function
 
 
-def _edge(image: Any) -> Any:
+def at_edge(image: Any) -> Any:
     """Return the image with its edge repeated along the first two dimensions."""
     bounds = [hl.Range(image.dim(d).min(), image.dim(d).extent()) for d in range(2)]
     rest = [hl.Range() for _ in range(image.dimensions() - 2)]
@@ -39,65 +39,65 @@ def _edge(image: Any) -> Any:
 
 
 def blur(inputs: Inputs) -> Any:
-    image = _edge(inputs[0])
-    across = _function("across", (x, y), _total([image[x + d, y] for d in (-1, 0, 1)]) / 3.0)
-    return _function("down", (x, y), _total([across[x, y + d] for d in (-1, 0, 1)]) / 3.0)
+    image = at_edge(inputs[0])
+    across = define("across", (x, y), total([image[x + d, y] for d in (-1, 0, 1)]) / 3.0)
+    return define("down", (x, y), total([across[x, y + d] for d in (-1, 0, 1)]) / 3.0)
 
 
 def _gray(image: Any) -> Any:
     weights = (0.299, 0.587, 0.114)
-    value = _total([image[x, y, channel] * hl.f32(weights[channel]) for channel in range(3)])
-    return _function("gray", (x, y), value)
+    value = total([image[x, y, channel] * hl.f32(weights[channel]) for channel in range(3)])
+    return define("gray", (x, y), value)
 
 
 def unsharp(inputs: Inputs) -> Any:
-    gray, taps = _gray(_edge(inputs[0])), [hl.f32(tap) for tap in gaussian(1.5)]
-    down = _function("down", (x, y), _total([gray[x, y] * taps[0]] + [
+    gray, taps = _gray(at_edge(inputs[0])), [hl.f32(tap) for tap in gaussian(1.5)]
+    down = define("down", (x, y), total([gray[x, y] * taps[0]] + [
         (gray[x, y - d] + gray[x, y + d]) * taps[d] for d in (1, 2, 3)
     ]))  # fmt: skip
-    across = _function("across", (x, y), _total([down[x, y] * taps[0]] + [
+    across = define("across", (x, y), total([down[x, y] * taps[0]] + [
         (down[x - d, y] + down[x + d, y]) * taps[d] for d in (1, 2, 3)
     ]))  # fmt: skip
-    ratio = _function("ratio", (x, y), (2.0 * gray[x, y] - across[x, y]) / gray[x, y])
-    return _function("sharpened", (x, y, c), ratio[x, y] * inputs[0][x, y, c])
+    ratio = define("ratio", (x, y), (2.0 * gray[x, y] - across[x, y]) / gray[x, y])
+    return define("sharpened", (x, y, c), ratio[x, y] * inputs[0][x, y, c])
 
 
 def harris(inputs: Inputs) -> Any:
-    gray, taps = _gray(_edge(inputs[0])), ((-1, 0, 1), (-2, 0, 2), (-1, 0, 1))
-    down = _function("down", (x, y), _total([
+    gray, taps = _gray(at_edge(inputs[0])), ((-1, 0, 1), (-2, 0, 2), (-1, 0, 1))
+    down = define("down", (x, y), total([
         gray[x + i - 1, y + j - 1] * hl.f32(taps[i][j] / 12)
         for j in range(3) for i in range(3) if taps[i][j]
     ]))  # fmt: skip
-    across = _function("across", (x, y), _total([
+    across = define("across", (x, y), total([
         gray[x + i - 1, y + j - 1] * hl.f32(taps[j][i] / 12)
         for j in range(3) for i in range(3) if taps[j][i]
     ]))  # fmt: skip
 
     def summed(a: Any, b: Any, name: str) -> Any:
-        product = _function(f"{name}_product", (x, y), a[x, y] * b[x, y])
+        product = define(f"{name}_product", (x, y), a[x, y] * b[x, y])
         parts = [product[x + i, y + j] for j in (-1, 0, 1) for i in (-1, 0, 1)]
-        return _function(name, (x, y), _total(parts))
+        return define(name, (x, y), total(parts))
 
     xx, yy = summed(across, across, "xx"), summed(down, down, "yy")
     xy = summed(across, down, "xy")
     determinant = xx[x, y] * yy[x, y] - xy[x, y] * xy[x, y]
     trace = xx[x, y] + yy[x, y]
-    return _function("corners", (x, y), determinant - hl.f32(0.04) * trace * trace)
+    return define("corners", (x, y), determinant - hl.f32(0.04) * trace * trace)
 
 
 def stencil_chain(inputs: Inputs) -> Any:
-    stage = _edge(inputs[0])
+    stage = at_edge(inputs[0])
     for number in range(STENCILS):
         terms = [
             stage[x + i - 2, y + j - 2] * hl.u16((i + 1) * (j + 1))
             for j in range(5) for i in range(5)
         ]  # fmt: skip
-        stage = _function(f"stencil{number}", (x, y), _total(terms))
+        stage = define(f"stencil{number}", (x, y), total(terms))
     return stage
 
 
 def bilateral_grid(inputs: Inputs) -> Any:
-    image, size = _edge(inputs[0]), 8
+    image, size = at_edge(inputs[0]), 8
     domain = hl.RDom([(0, size), (0, size)], "r")
     value = hl.clamp(image[x * size + domain.x - size // 2, y * size + domain.y - size // 2],
                      hl.f32(0), hl.f32(1))  # fmt: skip
@@ -107,9 +107,9 @@ def bilateral_grid(inputs: Inputs) -> Any:
     grid[x, y, level, c] += hl.select(c == 0, value, hl.f32(1))
     taps = [hl.f32(tap) for tap in (1, 4, 6, 4, 1)]
     places = (x, y, z, c)
-    deep = _function("deep", places, _total([grid[x, y, z + d - 2, c] * taps[d] for d in range(5)]))
-    wide = _function("wide", places, _total([deep[x + d - 2, y, z, c] * taps[d] for d in range(5)]))
-    high = _function("high", places, _total([wide[x, y + d - 2, z, c] * taps[d] for d in range(5)]))
+    deep = define("deep", places, total([grid[x, y, z + d - 2, c] * taps[d] for d in range(5)]))
+    wide = define("wide", places, total([deep[x + d - 2, y, z, c] * taps[d] for d in range(5)]))
+    high = define("high", places, total([wide[x, y + d - 2, z, c] * taps[d] for d in range(5)]))
     bright = hl.clamp(inputs[0][x, y], hl.f32(0), hl.f32(1)) * hl.f32(10)
     low = hl.clamp(hl.i32(bright), 0, 9)
     share = bright - hl.f32(low)
@@ -126,12 +126,12 @@ def bilateral_grid(inputs: Inputs) -> Any:
         ]
         return between(rows[0], rows[1], fy)
 
-    mixed = _function("mixed", (x, y, c), between(plane(0), plane(1), share))
-    return _function("smoothed", (x, y), mixed[x, y, 0] / mixed[x, y, 1])
+    mixed = define("mixed", (x, y, c), between(plane(0), plane(1), share))
+    return define("smoothed", (x, y), mixed[x, y, 0] / mixed[x, y, 1])
 
 
 def nl_means(inputs: Inputs) -> Any:
-    image, patch, window = _edge(inputs[0]), 7, 7
+    image, patch, window = at_edge(inputs[0]), 7, 7
     i, j = hl.Var("i"), hl.Var("j")
     half = window // 2
     squares = [
@@ -139,12 +139,12 @@ def nl_means(inputs: Inputs) -> Any:
         * (image[x, y, channel] - image[x + i, y + j, channel])
         for channel in range(3)
     ]
-    difference = _function("difference", (x, y, i, j), _total(squares))
+    difference = define("difference", (x, y, i, j), total(squares))
     reach = range(-(patch // 2), patch // 2 + 1)
-    down = _function("down", (x, y, i, j), _total([difference[x, y + d, i, j] for d in reach]))
+    down = define("down", (x, y, i, j), total([difference[x, y + d, i, j] for d in reach]))
     scale = hl.f32(-1.0 / (0.12 * 0.12 * patch * patch))
-    weight = _function(
-        "weight", (x, y, i, j), hl.exp(_total([down[x + d, y, i, j] for d in reach]) * scale)
+    weight = define(
+        "weight", (x, y, i, j), hl.exp(total([down[x + d, y, i, j] for d in reach]) * scale)
     )
     over = hl.RDom([(-half, window), (-half, window)], "over")
     sums, weights = hl.Func("sums"), hl.Func("weights")
@@ -152,50 +152,50 @@ def nl_means(inputs: Inputs) -> Any:
     sums[x, y, c] += weight[x, y, over.x, over.y] * image[x + over.x, y + over.y, c]
     weights[x, y] = hl.f32(0)
     weights[x, y] += weight[x, y, over.x, over.y]
-    return _function("denoised", (x, y, c), sums[x, y, c] / weights[x, y])
+    return define("denoised", (x, y, c), sums[x, y, c] / weights[x, y])
 
 
 def interpolate(inputs: Inputs) -> Any:
     image = inputs[0]
     value = hl.select(c < 3, image[x, y, c] * image[x, y, 3], image[x, y, 3])
     sizes = [(COLUMNS, ROWS)]
-    down = [_function("level0", (x, y, c), value)]
+    down = [define("level0", (x, y, c), value)]
     for level in range(1, LEVELS):
         wide, high = sizes[-1]
-        before = _Cut(down[-1], wide, high)
-        across = _function(
+        before = Cut(down[-1], wide, high)
+        across = define(
             f"across{level}", (x, y, c),
             (before[2 * x - 1, y, c] + hl.f32(2) * before[2 * x, y, c] + before[2 * x + 1, y, c])
             * hl.f32(0.25),
         )  # fmt: skip
         sizes.append((-(-wide // 2), -(-high // 2)))
-        halved = _Cut(across, sizes[-1][0], high)
-        down.append(_function(
+        halved = Cut(across, sizes[-1][0], high)
+        down.append(define(
             f"level{level}", (x, y, c),
             (halved[x, 2 * y - 1, c] + hl.f32(2) * halved[x, 2 * y, c] + halved[x, 2 * y + 1, c])
             * hl.f32(0.25),
         ))  # fmt: skip
     up = down[-1]
     for level in reversed(range(LEVELS - 1)):
-        coarse = _Cut(up, *sizes[level + 1])
-        wider = _function(
+        coarse = Cut(up, *sizes[level + 1])
+        wider = define(
             f"wider{level}", (x, y, c),
             (coarse[x // 2, y, c] + coarse[(x + 1) // 2, y, c]) * hl.f32(0.5),
         )  # fmt: skip
-        tall = _Cut(wider, sizes[level][0], sizes[level + 1][1])
-        larger = _function(
+        tall = Cut(wider, sizes[level][0], sizes[level + 1][1])
+        larger = define(
             f"larger{level}", (x, y, c),
             (tall[x, y // 2, c] + tall[x, (y + 1) // 2, c]) * hl.f32(0.5),
         )  # fmt: skip
         fine = down[level]
-        up = _function(
+        up = define(
             f"mixed{level}", (x, y, c),
             fine[x, y, c] + (hl.f32(1) - fine[x, y, 3]) * larger[x, y, c],
         )  # fmt: skip
-    return _function("filled", (x, y, c), up[x, y, c] / up[x, y, 3])
+    return define("filled", (x, y, c), up[x, y, c] / up[x, y, 3])
 
 
-class _Cut:
+class Cut:
     """A function whose places are cut off at the edges of its extents."""
 
     def __init__(self, function: Any, columns: int, rows: int) -> None:
@@ -216,7 +216,7 @@ def conv_layer(inputs: Inputs) -> Any:
         data[domain.x, x + domain.y, y + domain.z, n]
         * weights[c, domain.x, domain.y, domain.z]
     )  # fmt: skip
-    return _function("activated", (c, x, y, n), hl.max(conv[c, x, y, n] + bias[c], hl.f32(0)))
+    return define("activated", (c, x, y, n), hl.max(conv[c, x, y, n] + bias[c], hl.f32(0)))
 
 
 def mat_mul(inputs: Inputs) -> Any:
@@ -225,13 +225,4 @@ def mat_mul(inputs: Inputs) -> Any:
     product = hl.Func("product")
     product[x, y] = hl.f32(0)
     product[x, y] += a[domain.x, y] * b[x, domain.x]
-    return _function("result", (x, y), product[x, y])
-
-
-HALIDE: dict[str, Callable[[Inputs], Any]] = {
-    application.__name__: application
-    for application in (
-        blur, unsharp, harris, bilateral_grid, stencil_chain, interpolate, nl_means, conv_layer,
-        mat_mul,
-    )
-}  # fmt: skip
+    return define("result", (x, y), product[x, y])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import ansorc as ac
 from bench.peers.halide_schedulers import load_autoscheduler, set_bounds
 from bench.peers.program import Program
-from bench.pipelines.halide_definitions import HALIDE
+from bench.pipelines.halide_applications import HALIDE
 
 Array = NDArray[Any]
 Scheduler = tuple[str, dict[str, str]]
@@ -44,7 +44,7 @@ def halide_program(
 
 
 def _param(name: str, array: Array) -> Any:
-    kinds = {"float32": hl.Float(32), "uint16": hl.UInt(16)}
+    kinds = {"float32": hl.Float(32), "uint16": hl.UInt(16), "uint8": hl.UInt(8)}
     param = hl.ImageParam(kinds[str(array.dtype)], array.ndim, name)
     set_bounds(param, array.shape)
     param.set_estimates([(0, extent) for extent in array.shape[::-1]])

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ansorc as ac
-from bench.peers.program import Make, Program
-from bench.pipelines.definitions import APPLICATIONS
+from bench.peers.program import Make, Program, Unsupported
+from bench.pipelines.applications import APPLICATIONS, CHAINS
 
 Array = NDArray[Any]
 
@@ -33,14 +33,21 @@ class PipelineRequest:
         return ac.ComputeDAG(APPLICATIONS[self.name]())
 
     def arrays(self) -> list[Array]:
-        """Return the inputs: floats in [0, 1), integers below 1,000; the same at each call."""
-        rng = np.random.default_rng(0)
-        return [
-            rng.random(buffer.shape, np.float32)
-            if buffer.dtype.is_float
-            else rng.integers(0, 1000, buffer.shape).astype(buffer.dtype.numpy)
-            for buffer in self.dag().inputs
-        ]
+        """Return the inputs, the same at each call."""
+        return draw_inputs(self.dag())
+
+
+def draw_inputs(dag: ac.ComputeDAG) -> list[Array]:
+    """Return random inputs: floats in [0, 1), integers below 1,000 that their dtype can hold."""
+    rng = np.random.default_rng(0)
+    return [
+        rng.random(buffer.shape, np.float32)
+        if buffer.dtype.is_float
+        else rng.integers(0, min(1000, 1 << buffer.dtype.bits), buffer.shape).astype(
+            buffer.dtype.numpy
+        )
+        for buffer in dag.inputs
+    ]
 
 
 Ways = Callable[[PipelineRequest], Iterator[tuple[str, Make]]]
@@ -78,7 +85,23 @@ def mullapudi2016(request: PipelineRequest) -> Iterator[tuple[str, Make]]:
     yield "Mullapudi2016", lambda: _halide(request, "Mullapudi2016", options)
 
 
+def numba(request: PipelineRequest) -> Iterator[tuple[str, Make]]:
+    """Yield loops that Numba compiles, for the chains of solvers."""
+    if request.name not in CHAINS:
+        raise Unsupported("not written for Numba: it is beside chains alone")
+    yield "Numba", lambda: _numba(request)
+
+
+def _numba(request: PipelineRequest) -> Program:
+    from bench.pipelines.numba_chains import numba_program  # noqa: PLC0415 - needs Numba
+
+    chain, steps = CHAINS[request.name]
+    return numba_program(chain.__name__, steps, request.arrays(), request.threads)
+
+
 def _halide(request: PipelineRequest, scheduler: str, options: dict[str, str]) -> Program:
+    if request.name in CHAINS:
+        raise Unsupported("not written for Halide: chains are beside Numba")
     from bench.pipelines.halide_program import halide_program  # noqa: PLC0415 - needs Halide
 
     return halide_program(request.name, request.dag(), request.arrays(), (scheduler, options))
@@ -86,4 +109,5 @@ def _halide(request: PipelineRequest, scheduler: str, options: dict[str, str]) -
 
 SIDES: Mapping[str, Ways] = {
     "ansorc": ansorc, "adams2019": adams2019, "mullapudi2016": mullapudi2016,
+    "numba": numba,
 }  # fmt: skip

@@ -137,7 +137,7 @@ def test_long_rows_in_networks(extent: int, k: int) -> None:
     model, _ = node_model("TopK", [given, np.array([k])], known=[1], outputs=2)
     graph = ac.from_onnx(model)
     run = ac.build(graph)
-    passes = [node for node in graph.nodes if str(node.operator) == "merged_runs"]
+    passes = [node for node in graph.nodes if str(node.operator) == "merge_runs"]
     assert len(passes) == (3 if k == extent else 0)
     tasks = [task.name for task in Network.of(graph).tasks.values()]
     assert len(tasks) == (3 if k == extent else 1), tasks

@@ -38,13 +38,13 @@ def poisoned(dag: ComputeDAG, inputs: Arrays) -> Arrays:
         given[b.name].copy()
         if b.name in given
         else np.full(b.shape, np.nan if b.dtype.is_float else 77, b.dtype.numpy)
-        for b in dag.params
+        for b in dag.arguments
     ]
 
 
 def check(dag: ComputeDAG, arrays: Arrays, expected: Arrays, what: str) -> None:
-    outputs = {buffer.name for buffer in dag.outputs}
-    found = [a for a, b in zip(arrays, dag.params, strict=True) if b.name in outputs]
+    named = {b.name: array for b, array in zip(dag.arguments, arrays, strict=True)}
+    found = [named[dag.updates.get(buffer.name, buffer.name)] for buffer in dag.outputs]
     for array, exact in zip(found, expected, strict=True):
         tolerance = 1e-9 if array.dtype == np.float64 else 2e-4
         with np.errstate(over="ignore"):  # a product of many terms may exceed float32

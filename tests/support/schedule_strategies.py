@@ -17,15 +17,18 @@ from ansorc.schedule.steps import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DecomposeReduction,
     Fuse,
     Panel,
     Parallelize,
     Pragma,
     Reorder,
+    ReverseComputeAt,
     RewriteLayout,
     RFactor,
     Split,
     StorageAlign,
+    StoreAt,
     Unroll,
     Vectorize,
 )
@@ -92,6 +95,21 @@ def _compute_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     return ComputeAt(stage.name, target.name, _iterator(draw, target))
 
 
+def _reverse_compute_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    readers = [reader for reader in state.readers(stage.name) if reader.iterators]
+    if not readers:
+        return None
+    reader = draw(st.sampled_from(readers))
+    return ReverseComputeAt(reader.name, stage.name, _iterator(draw, stage))
+
+
+def _store_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    around = [(outer.name, loop.name) for outer, loop in state.around(stage)]
+    if not around:
+        return None
+    return StoreAt(stage.name, *(around[-2] if len(around) > 1 else (around[-1][0], "")))
+
+
 def _cache_read(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     tensors = [b.name for b in state.dag.inputs] + [s.name for s in state.stages if s.iterators]
     name = draw(st.sampled_from(tensors))
@@ -123,6 +141,11 @@ MAKERS: dict[str, Maker] = {
     "fuse": _fuse,
     "reorder": _reorder,
     "compute at": _compute_at,
+    "reverse compute at": _reverse_compute_at,
+    "store at": _store_at,
+    "decompose reduction": lambda draw, state, stage: DecomposeReduction(
+        stage.name, _iterator(draw, stage)
+    ),
     "cache read": _cache_read,
     "panel": _panel,
     "rewrite layout": _rewrite_layout,

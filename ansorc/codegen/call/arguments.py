@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ansorc.codegen.device_array import (
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
+from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.packing import PackedWeight
 
 Packer: TypeAlias = Callable[[int, Param, object, Array], Array]
@@ -161,14 +162,19 @@ def _address(operand: DeviceOperand) -> int:
 def _require_fit(argument: _CallArgument, array: DeviceOperand, *, may_write: bool) -> None:
     """Raise CallError for a wrong dtype or shape, and for an output that is read-only."""
     param = argument.param
-    if array.dtype != param.dtype.numpy:
-        remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
+    is_of_parts = param.is_complex and array.dtype == param.dtype.numpy
+    wanted, shape = param.dtype.numpy, param.source_shape
+    if not is_of_parts:
+        wanted, shape = param.caller_dtype, param.caller_shape
+    if array.dtype != wanted:
+        remedy = f"the kernel wants {wanted}; convert it with .astype('{wanted}')"
         raise argument.refuse(f"has dtype {array.dtype}", remedy)
-    if array.shape != param.source_shape:
-        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
-    if param.is_output and not may_write:
+    if array.shape != shape:
+        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {shape}")
+    if param.is_written and not may_write:
+        written = "the new values of this input" if param.is_updated else "its result"
         raise argument.refuse(
-            "is read-only", "the kernel writes its result there; pass a writable array"
+            "is read-only", f"the kernel writes {written} there; pass a writable array"
         )
 
 
@@ -182,13 +188,44 @@ def _array(argument: _CallArgument, value: object) -> Array:
     if not array.flags.aligned:
         remedy = f"an element of {param.dtype} needs {param.dtype.bytes}; copy the array"
         raise argument.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
-    return array
+    return view_parts(array) if is_complex_array(array) else array
+
+
+class ComplexArguments:
+    """Views the complex arrays of calls as their parts, which is all that machine code knows."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._kinds = [
+            None if not param.is_complex or param.is_rewritten
+            else (param.caller_dtype, param.caller_shape, param.dtype.numpy)
+            for param in signature.params
+        ]  # fmt: skip
+        self.has_any = any(self._kinds)
+
+    def parts(self, values: Sequence[object]) -> tuple[object, ...]:
+        """Return `values` with the parts of those that fit; anything else as it is."""
+        return tuple(
+            value if kind is None or not isinstance(value, np.ndarray)
+            else _fitting_parts(cast(Array, value), kind)
+            for value, kind in zip(values, self._kinds, strict=True)
+        )  # fmt: skip
+
+
+def _fitting_parts(
+    array: Array, kind: tuple[np.dtype[Any], tuple[int, ...], np.dtype[Any]]
+) -> Array:
+    dtype, shape, part = kind
+    fits = array.dtype == dtype and array.shape == shape and array.flags.c_contiguous
+    return array.view(part) if fits else array
 
 
 def _contiguous_remedy(param: Param) -> str:
     wants = "the kernel wants a dense row-major array"
+    if param.is_updated:
+        return f"{wants} that it can write to; copy it to one, and copy the result back"
     if param.is_output:
-        return f"{wants}; pass numpy.empty({param.shape}, '{param.dtype}') and copy from it"
+        shape, kind = param.caller_shape, param.caller_dtype.name
+        return f"{wants}; pass numpy.empty({shape}, '{kind}') and copy from it"
     return f"{wants}; use numpy.ascontiguousarray"
 
 
@@ -252,14 +289,15 @@ def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]])
     spans = [(begin, begin + size) for begin, size in places]
     for written, output in enumerate(params):
         for other, param in enumerate(params):
-            if not output.is_output or other == written or (param.is_output and other < written):
+            if not output.is_written or other == written or (param.is_written and other < written):
                 continue
             if spans[written][0] < spans[other][1] and spans[other][0] < spans[written][1]:
+                role = "updated input" if output.is_updated else "output"
                 raise CallError(
-                    f"{signature.name}: the output '{output.name}' overlaps '{param.name}' in "
+                    f"{signature.name}: the {role} '{output.name}' overlaps '{param.name}' in "
                     "memory, but the kernel reads and writes in its own order; pass separate arrays"
                 )
 
 
 def _describe(param: Param) -> str:
-    return f"{param.name}: {param.dtype}{list(param.source_shape)}"
+    return f"{param.name}: {param.caller_type}"

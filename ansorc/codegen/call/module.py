@@ -16,7 +16,7 @@ from ansorc.codegen.call.device_caller import DeviceCaller
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
-from ansorc.codegen.package.signature import Signature
+from ansorc.codegen.package.signature import Param, Signature
 from ansorc.codegen.program.compiled import CompiledProgram
 from ansorc.errors import BuildError, CallError
 from ansorc.ir import notebook
@@ -47,7 +47,8 @@ class Module:
     def __call__(self, *arrays: object, threads: int = 0, stream: object = None) -> Any:
         """Run the kernel on NumPy arrays, or objects with `__dlpack__`, in call order, in place.
 
-        With the inputs alone it returns its outputs, a new array or a tuple of several. `threads`:
+        With the inputs alone it returns its outputs, a new array or a tuple of several. Inputs that
+        are updated (`ac.update`) are written in place and not returned. `threads`:
         0 for all cores, else the most that may be used. Raises CallError for arrays that the kernel
         cannot take, and if it runs out of memory or the CPU cannot run it.
 
@@ -115,7 +116,8 @@ class Module:
     ) -> Timing:
         """Run the kernel for about `min_time_s` seconds and return the time of one call.
 
-        The calls follow each other on the same arrays: caches are warm. Packing
+        The calls follow each other on the same arrays: caches are warm, and inputs that are updated
+        are updated by each call. Packing
         weights is done before and not timed.
         """
         if self._device is not None:
@@ -142,9 +144,7 @@ class Module:
         return backend.save(file_path(path), self._compiled, self.signature, self.target)
 
     def __repr__(self) -> str:
-        params = ", ".join(
-            f"{p.name}: {p.dtype}{list(p.source_shape)}" for p in self.signature.params
-        )
+        params = ", ".join(f"{p.name}: {p.caller_type}" for p in self.signature.params)
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
     def _repr_html_(self) -> str:
@@ -155,10 +155,11 @@ class Module:
 
 def _rows(signature: Signature) -> list[tuple[str, str]]:
     """Each parameter and what it is."""
-    return [
-        (p.name, f"{'output' if p.is_output else 'input'} {p.dtype}{list(p.source_shape)}")
-        for p in signature.params
-    ]
+    return [(p.name, f"{_role(p)} {p.caller_type}") for p in signature.params]
+
+
+def _role(param: Param) -> str:
+    return "updated input" if param.is_updated else "output" if param.is_output else "input"
 
 
 def load_code(compiled: CompiledProgram, signature: Signature, target: Target) -> Module:

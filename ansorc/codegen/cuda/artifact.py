@@ -194,7 +194,7 @@ def calling_function(
     """
     name, kernels = signature.name, kernel_names(plan)
     params = zip(signature.params, names, strict=True)
-    arguments = [f"{'' if p.is_output else 'const '}{c_type(p.dtype)} *{n}" for p, n in params]
+    arguments = [f"{'' if p.is_written else 'const '}{c_type(p.dtype)} *{n}" for p, n in params]
     listing = ", ".join(
         [f"const {name}_module *module", *arguments, "void *workspace", "void *stream"]
     )

@@ -191,7 +191,7 @@ class _Copy:
 
     array: Array
     memory: Memory
-    is_output: bool
+    is_written: bool
 
 
 class BoundCudaKernel:
@@ -310,12 +310,12 @@ class BoundCudaKernel:
         """Copy the results into the arrays of this machine."""
         with self._device.active(self._name):
             for copy in self._copies:
-                if copy.is_output:
+                if copy.is_written:
                     self._device.copy_out(copy.array, copy.memory, self._stream)
 
     def is_intact(self) -> bool:
         """Whether the memory around the copied outputs and the workspace is as it was."""
-        places = [copy.memory for copy in self._copies if copy.is_output]
+        places = [copy.memory for copy in self._copies if copy.is_written]
         places += [self._workspace] if self._workspace is not None else []
         with self._device.active(self._name):
             return all(map(self._device.is_intact, places))
@@ -339,7 +339,7 @@ class BoundCudaKernel:
                 addresses.append(operand.address)
                 continue
             memory = self._device.take(operand.nbytes)
-            self._copies.append(_Copy(operand, memory, param.is_output))
+            self._copies.append(_Copy(operand, memory, param.is_written))
             if param.is_output:
                 self._device.poison(memory, operand.dtype, self._stream)
             else:

@@ -131,14 +131,14 @@ def bind_run(
 def _argument(
     param: Param, kind: np.dtype[Any], fixed: Array | None, extents: ctypes.Array[ctypes.c_int64]
 ) -> _ArgumentRecord:
-    access = _WRITEABLE if param.is_output else 0
+    access = _WRITEABLE if param.is_written else 0
     code = _DLPACK_CODES.get(kind.kind)
     dlpack_type = -1 if code is None else code | kind.itemsize << 11 | 1 << 16  # one lane
     return _ArgumentRecord(
         None if fixed is None else fixed.ctypes.data,
         id(kind), None if param.packing is None else id(param.packing),
         ctypes.addressof(extents),
-        len(param.source_shape), _CONTIGUOUS | _ALIGNED | access, param.bytes, param.is_output,
+        len(param.source_shape), _CONTIGUOUS | _ALIGNED | access, param.bytes, param.is_written,
         not param.is_rewritten, kind.alignment - 1, dlpack_type,
     )  # fmt: skip
 

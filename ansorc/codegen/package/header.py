@@ -88,7 +88,7 @@ def header_of(
 def declaration(signature: Signature, names: Sequence[str], function: str, *more: str) -> str:
     """Return the declaration of a function that takes the arrays, a workspace, threads and more."""
     arguments = [
-        f"{'' if param.is_output else 'const '}{c_type(param.dtype)} *{name}"
+        f"{'' if param.is_written else 'const '}{c_type(param.dtype)} *{name}"
         for param, name in zip(signature.params, names, strict=True)
     ]
     indent = " " * (len(function) + len("int32_t ("))
@@ -113,6 +113,7 @@ def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> 
         "Arrays are dense and row-major (the last dimension is contiguous), and need no alignment",
         "beyond that of their elements; those that begin at multiples of 64 bytes are the fastest.",
         "An output may not overlap any other array.",
+        *_about_updates(signature),
         "",
         *_workspace_lines(signature),
         "",
@@ -196,6 +197,14 @@ def _weight_lines(signature: Signature, names: Sequence[str]) -> list[str]:
     ]
 
 
+def _about_updates(signature: Signature) -> list[str]:
+    """Return what is to be known of inputs that are updated."""
+    names = ", ".join(param.name for param in signature.params if param.is_updated)
+    if not names:
+        return []
+    return [f"A call writes new values to {names}, which may not overlap any other array, too."]
+
+
 def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
     for param, name in zip(signature.params, names, strict=True):
         if param.packing is None:
@@ -212,9 +221,18 @@ def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
 def _describe(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
     role += ", packed" if param.is_rewritten else ""
-    shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"
+    role += ", updated" if param.is_updated else ""
+    shape = "".join(f"[{extent}]" for extent in param.caller_shape) or " (one element)"
     original = "" if name == param.name else f" ('{param.name}')"
-    return f"{name}{original}: {param.dtype}{shape}, {role}{_BITS.get(param.dtype, '')}"
+    kind = param.caller_dtype.name if param.is_complex else param.dtype
+    bits = _pairs(param.dtype) if param.is_complex else _BITS.get(param.dtype, "")
+    return f"{name}{original}: {kind}{shape}, {role}{bits}"
+
+
+def _pairs(part: DType) -> str:
+    """Return what a contract says of complex numbers with parts of a dtype."""
+    kind = c_type(part)
+    return f", {kind} pairs: real, imaginary ({kind} _Complex, std::complex<{kind}>)"
 
 
 def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> list[str]:
@@ -232,10 +250,11 @@ def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> 
         lines.append(f"#define {prefix}_FAULT_PLACE {signature.fault_place}")
     for param, name in zip(signature.params, names, strict=True):
         base = f"{prefix}_{name.upper()}"
-        shape = param.source_shape
+        shape = param.caller_shape
         lines.append(f"#define {base}_RANK {len(shape)}")
         lines += [f"#define {base}_DIM{n} {extent}" for n, extent in enumerate(shape)]
-        lines.append(f"#define {base}_ELEMENTS {math.prod(shape)}")
+        note = f" /* {c_type(param.dtype)}s */" if param.is_complex else ""
+        lines.append(f"#define {base}_ELEMENTS {math.prod(param.source_shape)}{note}")
         if param.packing is not None:
             lines.append(f"#define {base}_PACKED_ELEMENTS {param.elements}")
     return lines

@@ -46,7 +46,7 @@ def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
     fills = [
         _fill(buffer, is_vector=True)
         for buffer in outputs
-        if not is_loaded(function.body, buffer.name)
+        if not buffer.is_updated and not is_loaded(function.body, buffer.name)
     ]
     return replace(function, body=Seq((*fills, body)) if fills else body)
 

@@ -16,7 +16,7 @@ from ansorc.lang.gradient.gather import Share, leaves_tensor
 from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import (
     add,
-    converted,
+    convert,
     factors_of,
     is_number,
     product_of,
@@ -42,7 +42,7 @@ def accumulate(
     names = _names(tensor)
     parts, sums = list[Expr](), list[tuple[_Sum, Expr]]()
     for share in shares:
-        value = converted(share.value, kind)
+        value = convert(share.value, kind)
         if not share.free:
             parts.append(under(share.guards, value))
         else:
@@ -50,13 +50,13 @@ def accumulate(
     if seed is not None:
         here = tuple(Var(name) for name in names)
         element = seed if isinstance(seed, Const) else Load(stages.buffer(seed), here)
-        parts.append(converted(element, kind))
+        parts.append(convert(element, kind))
     if len(sums) == 1 and not parts and tensor.dtype == kind:
         (share, factor), value = sums[0]
         if not share.places.strides and is_number(factor, 1):
             return _stage(tensor, share, value, stages, _GRAD)
-    found = [_sum(tensor, key, value, stages) for key, value in sums]
-    total = converted(reduce(add, (*parts, *found), zero(kind)), tensor.dtype)
+    summed = [_sum(tensor, key, value, stages) for key, value in sums]
+    total = convert(reduce(add, (*parts, *summed), zero(kind)), tensor.dtype)
     if isinstance(total, Const):
         return total
     return stages.compute(tensor, total, _GRAD, _hints(tensor, total))

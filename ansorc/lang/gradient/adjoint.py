@@ -23,7 +23,7 @@ from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import add, zero
 from ansorc.lang.literal import short_text
 from ansorc.lang.naming import AutoName
-from ansorc.lang.tensor import OwnedBuffer, Tensor, fixed
+from ansorc.lang.tensor import ComplexTensor, OwnedBuffer, Tensor, fixed
 from ansorc.lang.trace import Key, key_of, list_tensors
 
 _Adjoint = Tensor | Const
@@ -64,6 +64,11 @@ def _check(loss: Tensor, tensors: Sequence[Tensor], seed: Tensor | None) -> None
             raise LanguageError(
                 f"ac.gradient takes a tensor and a list of tensors, not {short_text(tensor)}"
             )
+        if isinstance(tensor, ComplexTensor):
+            raise LanguageError(
+                f"ac.gradient: '{tensor.name}' is {tensor.dtype}; take derivatives by real "
+                "tensors, of which ac.complex makes elements, and of real and imaginary parts"
+            )
         if not tensor.dtype.is_float:
             raise LanguageError(
                 f"ac.gradient: '{tensor.name}' is {tensor.dtype}, and only floats have "
@@ -92,6 +97,12 @@ class _Reverse:
         self._loss, self._wanted = loss, wanted
         self._results = {key_of(tensor) for tensor in wanted}
         self._tensors = {key_of(tensor): tensor for tensor in list_tensors([loss])}
+        for tensor in self._tensors.values():
+            if tensor.definition is not None and tensor.definition.overwrites:
+                raise LanguageError(
+                    f"ac.gradient: '{loss.name}' follows from '{tensor.name}', which updates an "
+                    "input; differentiate by what is written, before ac.update"
+                )
         for tensor in wanted:
             if key_of(tensor) not in self._tensors:
                 raise LanguageError(
@@ -145,8 +156,8 @@ class _Reverse:
         shares = self._shares.pop(key, [])
         if shares:
             before = self._adjoints.get(key)
-            found = accumulate(tensor, shares, self._stages, before)
-            self._adjoints[key] = found if key in self._results else _original(found)
+            derivative = accumulate(tensor, shares, self._stages, before)
+            self._adjoints[key] = derivative if key in self._results else _original(derivative)
         return self._adjoints.get(key)
 
     def _flow_through(self, op: ComputeOp) -> None:
@@ -170,7 +181,7 @@ class _Reverse:
             named = as_steps(named, outputs, self._stages)
         given = [adjoint for adjoint in adjoints if isinstance(adjoint, Tensor)]
         flow = given[0] if len(given) == 1 and not op.more and not place else None
-        found: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
+        value_of: dict[tuple[Load, tuple[Expr, ...]], Expr] = {}
 
         def read(number: int) -> Expr:
             return Load(self._stages.buffer(outputs[number]), here)
@@ -182,8 +193,8 @@ class _Reverse:
             guards = part.guards if terms is None else (*part.guards, *terms.guards)
             for share in differentiation.run(part.body, part.flow, guards, known):
                 key = share.load, share.guards
-                found[key] = add(found[key], share.value) if key in found else share.value
-        for (load, guards), value in found.items():
+                value_of[key] = add(value_of[key], share.value) if key in value_of else share.value
+        for (load, guards), value in value_of.items():
             self._gather(op, Flow(load, guards, value), flow)
         for tensor in reversed(held):
             assert tensor.definition is not None

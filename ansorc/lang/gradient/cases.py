@@ -39,17 +39,17 @@ def split_cases(contribution: Contribution) -> list[Contribution]:
 
     Cases that never happen are left out.
     """
-    found, pending = list[Contribution](), [contribution]
+    cases, pending = list[Contribution](), [contribution]
     while pending:
-        narrowed = _narrowed(pending.pop())
+        narrowed = _narrow(pending.pop())
         if narrowed is None:
             continue
         choice = next(_choices(narrowed), None)
-        if choice is None or len(found) + len(pending) > _MOST:
-            found.append(narrowed)
+        if choice is None or len(cases) + len(pending) > _MOST:
+            cases.append(narrowed)
         else:
             pending += list(_both(narrowed, choice))
-    return found
+    return cases
 
 
 def _choices(contribution: Contribution) -> Iterator[Select]:
@@ -75,7 +75,7 @@ def _both(contribution: Contribution, choice: Select) -> Iterator[Contribution]:
         yield replace(contribution, indices=indices, guards=(*contribution.guards, guard))
 
 
-def _narrowed(contribution: Contribution) -> Contribution | None:
+def _narrow(contribution: Contribution) -> Contribution | None:
     """Return the contribution with its guards used to shorten axes; None if it never happens."""
     ranges, kept = dict(contribution.axes), list[Expr]()
     for _ in range(2):  # what one guard says of an axis may decide another

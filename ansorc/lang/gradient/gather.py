@@ -98,14 +98,14 @@ class _Case:
         ]
         if flow is not None and solution.free and self._has_all:
             limits = self._pad(flow, stages, limits, (ranges, guards))
-        found = [substitute(guard, places.indices) for guard in solution.guards]
-        own = [substitute(guard, values | places.indices) for guard in guards]
-        kept, simplifier = _simplified([*_within(limits), *found, *own], ranges)
+        of_places = [substitute(guard, places.indices) for guard in solution.guards]
+        of_case = [substitute(guard, values | places.indices) for guard in guards]
+        kept, simplifier = _simplify_guards([*_within(limits), *of_places, *of_case], ranges)
         if kept is None:
             return None
         value = simplifier.expr(substitute(self._value, values | places.indices))
         if leaves_tensor((value, *kept), ranges, simplifier):
-            outer, simplifier = _simplified([*places.inside(), *kept], ranges)
+            outer, simplifier = _simplify_guards([*places.inside(), *kept], ranges)
             kept, value = outer or [], simplifier.expr(value)
         scattered = tuple(
             (name, under(kept, simplifier.expr(substitute(index, values | places.indices))))
@@ -187,7 +187,7 @@ def _within(limits: _Limits) -> Iterator[Expr]:
         yield Compare(CompareOp.LT, value, integer(extent))
 
 
-def _simplified(
+def _simplify_guards(
     guards: Sequence[Expr], ranges: Mapping[str, Interval]
 ) -> tuple[list[Expr] | None, Simplifier]:
     """Return guards without those that follow from others, and what follows from all of them.

@@ -50,11 +50,11 @@ class Places:
     @property
     def positions(self) -> dict[str, Expr]:
         """The axes of the sums that are not indices themselves, by the indices of the element."""
-        found: dict[str, Expr] = {}
+        positions: dict[str, Expr] = {}
         for name, (stride, before) in self.strides.items():
             moved = Var(name) + before if before else Var(name)
-            found |= {name: moved // stride, self._phase(name): moved % stride}
-        return found
+            positions |= {name: moved // stride, self._phase(name): moved % stride}
+        return positions
 
     def _phase(self, name: str) -> str:
         return unique_name(f"{name}_phase", self.extents)
@@ -70,7 +70,7 @@ def find_places(extents: Mapping[str, int], solution: Solution) -> Places:
     """Return where the sums of a solution are computed, for elements of these extents."""
     if not solution.free:
         return Places(extents, {})
-    found: dict[str, set[tuple[int, int]]] = {}
+    strides_of: dict[str, set[tuple[int, int]]] = {}
     exprs = [*solution.values.values(), *solution.guards]
     for node in (node for expr in exprs for node in walk(expr)):
         match node:
@@ -82,10 +82,10 @@ def find_places(extents: Mapping[str, int], solution: Solution) -> Places:
         for name in names:
             is_own = form is not None and len(names) == 1 and names[name] == 1
             pair = (int(stride), form.constant % int(stride)) if is_own and form else (0, 0)
-            found.setdefault(name, set()).add(pair)
+            strides_of.setdefault(name, set()).add(pair)
     strides = {
         name: next(iter(pairs))
-        for name, pairs in found.items()
+        for name, pairs in strides_of.items()
         if name in extents and len(pairs) == 1 and (0, 0) not in pairs
     }
     return Places(extents, strides)

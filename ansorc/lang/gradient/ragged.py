@@ -81,14 +81,14 @@ def _neighbours(op: ComputeOp, begin: Load, end: Load) -> Axis | None:
     if first is None or second is None or begin.buffer.name != end.buffer.name:
         return None
     is_next = first.terms == second.terms and (first.constant, second.constant) == (0, 1)
-    found = [axis for axis in op.axes if first.terms == {axis.name: 1}]
-    return found[0] if found and is_next else None
+    rows = [axis for axis in op.axes if first.terms == {axis.name: 1}]
+    return rows[0] if rows and is_next else None
 
 
 def _rows(begin: Load, rows: Axis, axis: Axis, stages: Stages) -> Tensor:
     """Return the row of each term, -1 in front of the first."""
     i = reduce_axis(rows.extent, rows.name)
-    start = Scalar(stages.owned(Load(begin.buffer, (i.expr,)))).astype("int64")
+    start = Scalar(stages.use_own_buffers(Load(begin.buffer, (i.expr,)))).astype("int64")
     stem = begin.buffer.name
     begun = stages.keep(
         scatter(axis.extent + 1, start, number(1, "int64"), axis=i, name=stages.name(stem, "begun"))

@@ -1,4 +1,4 @@
-"""What flows back through each kind of reduction, to its terms."""
+"""Derive each kind of reduction by its terms."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ansorc.ir.expr import (
     const,
     dtype_of,
 )
-from ansorc.lang.gradient.terms import add, choose, converted, divide, negate, times, zero
+from ansorc.lang.gradient.terms import add, choose, convert, divide, negate, times, zero
 from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
 
 Flow = list[tuple[Expr, Expr]]
@@ -47,7 +47,7 @@ def flow_back(node: Expr, value: Expr, flow: Expr) -> Flow | None:
                 return None
             return list(zip(args, function(args, value, flow), strict=True))
         case Cast(_, operand):
-            return [(operand, converted(flow, dtype_of(operand)))]
+            return [(operand, convert(flow, dtype_of(operand)))]
         case Checked(operand):
             return [(operand, flow)]
         case _:
@@ -65,7 +65,7 @@ def _own_flow(args: tuple[Expr, ...], gradient: Callable[..., Any], flow: Expr) 
         )
     slopes = [as_scalar(share, dtype_of(flow)).expr for share in shares]
     pairs = zip(args, slopes, strict=True)
-    return [(arg, converted(times(flow, slope), dtype_of(arg))) for arg, slope in pairs]
+    return [(arg, convert(times(flow, slope), dtype_of(arg))) for arg, slope in pairs]
 
 
 def _product(left: Expr, right: Expr, flow: Expr) -> Flow:

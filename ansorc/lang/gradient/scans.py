@@ -56,7 +56,7 @@ def flow_to_states(
     _refuse_mixed(op)
     numbers = [n for n, buffer in enumerate(op.buffers) if buffer.dtype.is_float]
     terms = _terms(op, numbers, outputs, stages)
-    own = [flow if flow is not None else zero(op.buffers[0].dtype) for flow in flows]
+    filled = [flow if flow is not None else zero(op.buffers[0].dtype) for flow in flows]
     names = [axis.name for axis in op.axes]
 
     def body(*indices: Scalar) -> ScanSteps:
@@ -67,7 +67,9 @@ def flow_to_states(
         def step(*states: Scalar) -> list[Scalar]:
             known = {_flow(n).name: s.expr for n, s in zip(numbers, states, strict=True)}
             return [
-                Scalar(substitute(stages.owned(add(own[n], terms[n])), {**here, **known}))
+                Scalar(
+                    substitute(stages.use_own_buffers(add(filled[n], terms[n])), {**here, **known})
+                )
                 for n in numbers
             ]
 
@@ -76,14 +78,14 @@ def flow_to_states(
         inits = [zero(op.buffers[n].dtype) for n in numbers]
         return scan(inits, step, axis, reverse=not op.scan.is_reversed)
 
-    made = [stages.name(op.buffers[n].name, "gradient.steps") for n in numbers]
+    stage_names = [stages.name(op.buffers[n].name, "gradient.steps") for n in numbers]
     shape = op.buffer.shape
     if len(numbers) == 1:
-        found = (compute(shape, body, made[0], axes=names),)
+        results = (compute(shape, body, stage_names[0], axes=names),)
     else:
-        found = compute_tuple(shape, body, made, axes=names)
+        results = compute_tuple(shape, body, stage_names, axes=names)
     tensors: list[Tensor | None] = [None] * len(op.buffers)
-    for number, tensor in zip(numbers, found, strict=True):
+    for number, tensor in zip(numbers, results, strict=True):
         tensors[number] = stages.keep(tensor)
     return tensors
 

@@ -68,8 +68,8 @@ class Equations:
         while self._sums:
             self._sums.sort(key=lambda total: len(self._unknowns(total)))
             self._solve_one(self._sums.pop(0))
-            self._sums = [self._substituted(total) for total in self._sums]
-        values = {name: self._substituted(value) for name, value in self._solved.items()}
+            self._sums = [self._substitute_solved(total) for total in self._sums]
+        values = {name: self._substitute_solved(value) for name, value in self._solved.items()}
         limits: dict[str, tuple[Expr, int]] = {}
         for name, value in values.items():
             extent, interval = self._extents[name], linear_bounds(value, self._bound_names())
@@ -140,7 +140,7 @@ class Equations:
         self._extents[name] = self._unknown[name] = extent
         return Linear({name: 1})
 
-    def _substituted(self, total: Linear[Atom]) -> Linear[Atom]:
+    def _substitute_solved(self, total: Linear[Atom]) -> Linear[Atom]:
         """Return a sum without solved axes."""
 
         def value(atom: Atom) -> Linear[Atom]:
@@ -215,12 +215,12 @@ def _find_helper(
     unknown: Mapping[str, int], target: str, extents: Mapping[str, int]
 ) -> tuple[str, int]:
     """Return the axis that most shortens, and the divisor of all other coefficients."""
-    found: list[tuple[int, int, str]] = []
+    candidates: list[tuple[int, int, str]] = []
     for name in unknown:
         others = gcd(*(c for other, c in unknown.items() if other != name))
         if name != target:
-            found.append((others, -extents[name], name))
-    divisor, _, name = max(found)
+            candidates.append((others, -extents[name], name))
+    divisor, _, name = max(candidates)
     return name, divisor
 
 

@@ -52,7 +52,7 @@ class Stages:
     def _add(self, tensor: Tensor, buffer: OwnedBuffer) -> None:
         self._buffers[key_of(tensor), tensor.is_fixed] = self._by_name[buffer.name] = buffer
 
-    def owned(self, expr: Expr) -> Expr:
+    def use_own_buffers(self, expr: Expr) -> Expr:
         """Return `expr` with loads of the tensors of this gradient.
 
         Simplified indices come from a cache, in which those of another gradient may be equal.
@@ -105,7 +105,7 @@ class Stages:
         tensor, suffix = named
         over = [reduce_axis(extent, name.rstrip("?")) for name, extent in terms.items()]
         values = {name: axis.expr for name, axis in zip(terms, over, strict=True)}
-        owned = self.owned(value)
+        owned = self.use_own_buffers(value)
 
         def body(*indices: Scalar) -> Element:
             here = {name: index.expr for name, index in zip(axes, indices, strict=True)}
@@ -134,7 +134,9 @@ class Stages:
         name = self.name(self.buffer(tensor).name, suffix)
 
         def plain(expr: Expr) -> Expr:
-            return without_reduce_axes(name, substitute(self.owned(expr), values), numbered)
+            return without_reduce_axes(
+                name, substitute(self.use_own_buffers(expr), values), numbered
+            )
 
         body = plain(value)
         buffer = Buffer(str(name), tuple(axes.values()), dtype_of(body))

@@ -34,7 +34,7 @@ def add(left: Expr, right: Expr) -> Expr:
         return times(const(2, dtype_of(left)), left)
     if (choice := _choice(left, right)) is not None:
         return choice
-    if (positive := _negated(right)) is not None:
+    if (positive := _negate(right)) is not None:
         return Binary(BinaryOp.SUB, left, positive)
     return Binary(BinaryOp.ADD, left, right)
 
@@ -54,13 +54,13 @@ def times(left: Expr, right: Expr) -> Expr:
             return negate(right)
         if isinstance(right, Binary) and right.op is BinaryOp.MUL and isinstance(right.left, Const):
             return times(const(left.value * right.left.value, left.dtype), right.right)
-        if (positive := _negated(right)) is not None:
+        if (positive := _negate(right)) is not None:
             return times(const(-left.value, left.dtype), positive)
     elif isinstance(left, Binary) and left.op is BinaryOp.MUL and isinstance(left.left, Const):
         return times(left.left, times(left.right, right))
-    elif (positive := _negated(left)) is not None:
+    elif (positive := _negate(left)) is not None:
         return negate(times(positive, right))
-    elif (positive := _negated(right)) is not None:
+    elif (positive := _negate(right)) is not None:
         return negate(times(left, positive))
     return Binary(BinaryOp.MUL, left, right)
 
@@ -69,7 +69,7 @@ def divide(left: Expr, right: Expr) -> Expr:
     """Return `left / right`."""
     if is_number(left, 0) or is_number(right, 1):
         return left
-    if (positive := _negated(left)) is not None:
+    if (positive := _negate(left)) is not None:
         return negate(divide(positive, right))
     return Binary(BinaryOp.DIV, left, right)
 
@@ -78,7 +78,7 @@ def negate(expr: Expr) -> Expr:
     """Return `-expr`."""
     if isinstance(expr, Const):
         return const(-expr.value, expr.dtype) if expr.value else expr
-    if (positive := _negated(expr)) is not None:
+    if (positive := _negate(expr)) is not None:
         return positive
     if isinstance(expr, Binary) and expr.op is BinaryOp.MUL and isinstance(expr.left, Const):
         return times(negate(expr.left), expr.right)
@@ -105,7 +105,7 @@ def under(guards: Iterable[Expr], value: Expr) -> Expr:
     return choose(conjunction(of_axes), value, nothing) if of_axes else value
 
 
-def converted(expr: Expr, dtype: DType) -> Expr:
+def convert(expr: Expr, dtype: DType) -> Expr:
     """Return `expr` as `dtype`; a conversion from `dtype` is taken back, not rounded twice."""
     if dtype_of(expr) == dtype:
         return expr
@@ -123,7 +123,7 @@ def factors_of(expr: Expr) -> list[tuple[Expr, bool]]:
     if isinstance(expr, Binary) and expr.op is BinaryOp.DIV:
         below = [(factor, not is_below) for factor, is_below in factors_of(expr.right)]
         return factors_of(expr.left) + below
-    if (positive := _negated(expr)) is not None:
+    if (positive := _negate(expr)) is not None:
         return [(const(-1, dtype_of(expr)), False), *factors_of(positive)]
     return [(expr, False)]
 
@@ -136,7 +136,7 @@ def product_of(factors: Iterable[tuple[Expr, bool]], dtype: DType) -> Expr:
     return divide(above, below)
 
 
-def _negated(expr: Expr) -> Expr | None:
+def _negate(expr: Expr) -> Expr | None:
     """Return x if `expr` is -x."""
     if isinstance(expr, Binary) and expr.op is BinaryOp.SUB and is_number(expr.left, 0):
         return expr.right

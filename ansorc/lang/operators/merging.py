@@ -74,14 +74,14 @@ def rank_elements(
     return compute(shape, value, name), places
 
 
-def sorted_blocks(
+def sort_blocks(
     data: Tensor, axis: int, block: int, blocks: int, chunk: int, *, largest: bool
 ) -> tuple[Tensor, Tensor]:
     """Return `blocks` sorted runs of `block` elements along `axis`, and their indices (int32).
 
     The last run is filled up with the value that sorts last. The margin is one `chunk`.
     """
-    name, extent = AutoName("sorted_blocks"), data.shape[axis]
+    name, extent = AutoName("sort_blocks"), data.shape[axis]
     outer, inner = data.shape[:axis], data.shape[axis + 1 :]
 
     def pad(*i: Scalar) -> Scalar:
@@ -110,7 +110,7 @@ def sorted_blocks(
     )
 
 
-def merged_runs(
+def merge_runs(
     values: Tensor, places: Tensor, lengths: Tensor, axis: int, chunk: int, *, largest: bool
 ) -> tuple[Tensor, Tensor]:
     """Return sorted runs along `axis`, merged in pairs.
@@ -120,7 +120,7 @@ def merged_runs(
     `chunk`. A run is at least one chunk long, and a pair is a multiple of a chunk. Equal elements
     keep their order.
     """
-    name = AutoName("merged_runs")
+    name = AutoName("merge_runs")
     pass_ = _Pass(name, values, lengths, axis, chunk, largest=largest)
     source, count = pass_.sources(), pass_.count
 

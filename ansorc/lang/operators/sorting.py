@@ -18,9 +18,9 @@ from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.merging import (
     first_of_runs,
     last,
-    merged_runs,
+    merge_runs,
     rank_elements,
-    sorted_blocks,
+    sort_blocks,
 )
 from ansorc.lang.operators.shapes import axis_number, require
 from ansorc.lang.reduction import Reduction, TupleReduction, reduce_axis
@@ -114,7 +114,7 @@ def first_in_order(
     way = _way(extent, k)
     order = {"axis": axis, "largest": largest}
     if way.block == 0:
-        return _pair(apply("ranked_places", [data], k=k, **order))
+        return _pair(apply("rank_places", [data], k=k, **order))
     if not way.is_selected:
         return _merge(apply, data, way.block, way.count, k, axis=axis, largest=largest)
     (best,) = apply("first_of_blocks", [data], block=way.block, **order)
@@ -169,10 +169,10 @@ def _merge(
 ) -> tuple[T, T]:
     """Return the first `k` of all elements, sorted in blocks and merged in passes."""
     order = {"axis": axis, "largest": largest, "chunk": _CHUNK}
-    runs = apply("sorted_blocks", [data], block=block, blocks=blocks, **order)
+    runs = apply("sort_blocks", [data], block=block, blocks=blocks, **order)
     length = block
     while length < block * blocks:
-        runs = apply("merged_runs", [*runs, apply.lengths(length)], **order)
+        runs = apply("merge_runs", [*runs, apply.lengths(length)], **order)
         length *= 2
     return _pair(apply("first_of_runs", runs, axis=axis, k=k))
 
@@ -182,7 +182,7 @@ def _pair(pair: Sequence[T]) -> tuple[T, T]:
     return values, places
 
 
-def ranked_places(data: Tensor, axis: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
+def rank_places(data: Tensor, axis: int, k: int, *, largest: bool) -> tuple[Tensor, Tensor]:
     """Return the first `k` elements along `axis` by their ranks, and their indices (int64)."""
     name = AutoName("ranked")
     values, places = rank_elements(data, axis, k, largest=largest, name=name)
@@ -268,11 +268,11 @@ SORTING: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "elements_of_blocks": elements_of_blocks,
     "first_of_blocks": first_of_blocks,
     "first_of_runs": first_of_runs,
-    "merged_runs": merged_runs,
+    "merge_runs": merge_runs,
     "numbers_of_bools": numbers_of_bools,
     "places_of_blocks": places_of_blocks,
-    "ranked_places": ranked_places,
-    "sorted_blocks": sorted_blocks,
+    "rank_places": rank_places,
+    "sort_blocks": sort_blocks,
 }
 """The definitions that sorting uses, by name."""
 

@@ -42,9 +42,10 @@ class CacheWrite(Step):
         )  # fmt: skip
         op = stage.op
         names = [state.fresh_name(f"{buffer.name}.{self.scope}") for buffer in op.buffers]
-        cached = [replace(b, name=name) for b, name in zip(op.buffers, names, strict=True)]
-        work = op.with_buffers(cached)
-        copy = _copy_op(op.buffers, op.axes, cached)
+        made = op.part if op.overwrites else op
+        cached = [replace(b, name=name) for b, name in zip(made.buffers, names, strict=True)]
+        work = made.with_buffers(cached)
+        copy = replace(_copy_op(op.buffers, op.axes, cached), overwrites=op.overwrites)
         origin = Origin(stage.origin.node, Making.CACHE_WRITE, stage.name)
         new = (
             replace(initial_stage(work, origin, is_output=False), scope=self.scope),

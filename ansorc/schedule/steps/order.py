@@ -10,6 +10,7 @@ from ansorc.schedule.extent import multiply
 from ansorc.schedule.scan_state import misplaced_loops
 from ansorc.schedule.stage import At, AxisKind, FuseRelation, Loop, Mark
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.thread_places import require_initial_fits
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,19 @@ class Fuse(Step):
                 self.refuse(
                     state, words, (stage.name, iterator.name),
                 )  # fmt: skip
+        later = [it.name for it in joined[1:] if it.name == stage.initial]
+        self.require(
+            state, f"'{stage.name}' stores its identities before '{stage.initial}', between the "
+            "loops; fuse them before that", *((stage.name, name) for name in later),
+            condition=not later,
+        )  # fmt: skip
         child = Loop(self.made, multiply(it.extent for it in joined), joined[0].kind)
         iterators = (*stage.iterators[:first], child, *stage.iterators[first + len(places) :])
         relations = (*stage.relations, FuseRelation(joined, child))
-        changed = state.with_stage(replace(stage, iterators=iterators, relations=relations))
+        initial = child.name if stage.initial == joined[0].name else stage.initial
+        changed = state.with_stage(
+            replace(stage, iterators=iterators, relations=relations, initial=initial)
+        )
         for attached in state.stages_inside(stage.name, joined[-1].name):
             moved = replace(attached, attach=At(stage.name, child.name))
             changed = changed.with_stage(moved)
@@ -102,6 +112,7 @@ class Reorder(Step):
             *((stage.name, it.name) for it in inside), condition=not inside,
         )  # fmt: skip
         changed = state.with_stage(after)
+        require_initial_fits(self, state, changed)
         return settle(changed, self, state, within=stage.name)
 
     def _require_steps_in_order(

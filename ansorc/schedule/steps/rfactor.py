@@ -81,6 +81,7 @@ class RFactor(Step):
             condition=not stage.op.places or len(reduce) > 1,
         )  # fmt: skip
         is_plain = stage.region == _shape(stage) and not stage.alignments and stage.scope == ""
+        is_plain &= not stage.initial
         self.require(
             state, "only the reduce loops may have been changed before; use rfactor first",
             *changed, *held, condition=is_plain and not changed and not held,

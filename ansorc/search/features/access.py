@@ -220,7 +220,7 @@ def accesses_of(
             is_local=isinstance(nest.stage.attach, At),
             line_bytes=target.cache_line_bytes, page_bytes=target.costs.page_bytes,
         )
-        for buffer in op.buffers
+        for buffer in (op.part if op.overwrites else op).buffers
     ]  # fmt: skip
     return [*stores, *_reads(nests, nest, target, is_held=is_held)]
 
@@ -230,7 +230,7 @@ def _reads(nests: LoopNests, nest: LoopNest, target: Target, *, is_held: bool) -
         if buffer.name in nests.state.rewritten:
             yield _reorder(nest, buffer, group[0], target)
             continue
-        source = nests.state.source(buffer.name)
+        source = _source(nests, buffer)
         is_local = source is not None and isinstance(source.attach, At)
         bases = _bases(nests, source) if source is not None and is_held else ((),) * len(group[0])
         constants = [[form.constant for form in column] for column in zip(*group, strict=True)]
@@ -280,11 +280,17 @@ def _reorder(
 
 
 def _shape(nests: LoopNests, buffer: Buffer, *, is_held: bool) -> tuple[Length, ...]:
-    source = nests.state.source(buffer.name)
+    source = _source(nests, buffer)
     extents = memory_shape(source) if source is not None and is_held else buffer.shape
     return tuple(
         float(extent) if isinstance(extent, int) else nests.array(extent) for extent in extents
     )
+
+
+def _source(nests: LoopNests, buffer: Buffer) -> Stage | None:
+    """Return the stage that computes all of `buffer`; None for an input, also an updated one."""
+    source = nests.state.source(buffer.name)
+    return None if source is None or source.op.overwrites else source
 
 
 Item = TypeVar("Item")

@@ -203,15 +203,24 @@ class CheckedOutput:
     memory: GuardedArray
     reference: Reference
     expectation: Expectation
+    old: Array | None = None
+    """What is there before a call, if it is an input that is updated."""
+
+    def prepare(self) -> None:
+        """Overwrite it by poison, or by the values that are updated."""
+        if self.old is None:
+            self.memory.poison()
+        else:
+            self.memory.array[...] = self.old
 
 
 @dataclass(frozen=True)
 class Bench:
-    """All arrays of a task in guarded memory; the inputs cannot be written."""
+    """All arrays of a task in guarded memory; inputs that are not updated cannot be written."""
 
     target: Target
     names: tuple[str, ...]
-    """Those of `params`."""
+    """Those of `params`: what a kernel takes, in call order."""
     constants: frozenset[str]
     """Those whose values never change, such as weights."""
     params: tuple[GuardedArray, ...]
@@ -221,6 +230,8 @@ class Bench:
         default_factory=WeakKeyDictionary[GuardedArray, DeviceArray]
     )
     """Copies of arrays that do not change, where kernels run on a device."""
+    drifts: bool = False
+    """Whether inputs are updated by what follows from themselves: each call has other data."""
 
     def arrays(self, packings: Sequence[Packing] = ()) -> tuple[GuardedArray, ...]:
         """Return the arrays in call order, with those constants packed that `packings` name."""
@@ -242,9 +253,9 @@ class Bench:
         return input_bytes + sum(2 * output.reference.nbytes for output in self.outputs)
 
     def poison(self) -> None:
-        """Overwrite all outputs."""
+        """Overwrite all outputs; inputs that are updated have their old values again."""
         for output in self.outputs:
-            output.memory.poison()
+            output.prepare()
 
     def check(self) -> tuple[float, str]:
         """Compare what the outputs hold; return (largest error, complaint or an empty string)."""
@@ -287,10 +298,16 @@ def load_bench(directory: Path) -> Bench:
     """Load what `TaskData` wrote to `directory`."""
     task = Task.from_json((directory / "task.json").read_text())
     arrays: dict[str, GuardedArray] = {}
+    olds: dict[str, Array] = {}
     for index, buffer in enumerate(task.dag.inputs):
         stored = np.load(directory / f"input_{index}.npy", mmap_mode="r")
         # a file does not tell the types that NumPy lacks
-        arrays[buffer.name] = copy_guarded(stored.view(buffer.dtype.numpy))
+        array = stored.view(buffer.dtype.numpy)
+        if buffer.is_updated:
+            olds[buffer.name] = array.copy()
+            arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
+        else:
+            arrays[buffer.name] = copy_guarded(array)
     places = range(len(task.dag.outputs))
     files = [directory / f"reference_{number}.npy" for number in places]
     references: list[Array] = [np.load(path) for path in files]
@@ -299,9 +316,14 @@ def load_bench(directory: Path) -> Bench:
     outputs: list[CheckedOutput] = []
     expected = expectations(task.dag, references, roundings)
     for buffer, reference, expectation in zip(task.dag.outputs, references, expected, strict=True):
-        memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
-        outputs.append(CheckedOutput(memory, reference, expectation))
-    names = tuple(buffer.name for buffer in task.dag.params)
+        updated = task.dag.updates.get(buffer.name, "")
+        if updated:
+            memory = arrays[updated]
+        else:
+            memory = arrays[buffer.name] = GuardedArray(buffer.shape, buffer.dtype.numpy)
+        outputs.append(CheckedOutput(memory, reference, expectation, olds.get(updated)))
+    names = tuple(buffer.name for buffer in task.dag.arguments)
     constants = frozenset(buffer.name for buffer in task.dag.inputs if buffer.constant)
     params = tuple(arrays[name] for name in names)
-    return Bench(task.target, names, constants, params, tuple(outputs))
+    drifts = any(b.is_updated for op in task.dag.ops for b in op.part.reads)
+    return Bench(task.target, names, constants, params, tuple(outputs), drifts=drifts)

@@ -29,6 +29,9 @@ from ansorc.target import Target
 
 Clock = Callable[[], float]
 _LEAST_SAMPLES = 40
+_MOST_UPDATES = 8
+"""Calls in a row that update their own inputs: more of them may lead to infinities, or to numbers
+so small that each operation takes a hundred times as long."""
 _AWAKE_S = 1e-3
 """Waking a thread takes 20 µs, after a nap in a virtual machine 100 and more, which is longer than
 many kernels: calls that last so long hide it."""
@@ -45,6 +48,8 @@ class Subject:
     """Empties the caches before a call; None: calls follow each other, in the caches they leave."""
     evicts_all: bool = True
     """Else what it leaves must be there, where another kernel was called before."""
+    restore: Callable[[], None] | None = None
+    """Gives inputs that the kernel updates their old values, before the calls that are timed."""
     team: AbstractContextManager[None] = field(default_factory=nullcontext[None])
     """Entered around the calls that are timed, after the eviction."""
 
@@ -131,10 +136,13 @@ def _calls_a_repeat(subject: Subject, clock: Clock, repeat_s: float) -> int:
     if (once := _time_calls(subject, clock, 1)) >= repeat_s:
         return 1
     once = _time_calls(subject, clock, 4) / 4
-    return max(1, math.ceil(repeat_s / max(once, 1e-8)))
+    number = max(1, math.ceil(repeat_s / max(once, 1e-8)))
+    return number if subject.restore is None else min(number, _MOST_UPDATES)
 
 
 def _time_calls(subject: Subject, clock: Clock, number: int) -> float:
+    if subject.restore is not None:
+        subject.restore()
     if subject.evict is not None:
         subject.evict()
     with subject.team:

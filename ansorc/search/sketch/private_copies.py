@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from ansorc.schedule.steps import Fuse, Reorder, RFactor, Split, Unroll
 from ansorc.search.sketch.predicates import LEAST_TERMS
@@ -78,24 +79,54 @@ class PrivateCopies:
 
 def _with_copies(partial: PartialSketch, stage: str, parts: int, copies: int) -> PartialSketch:
     """Return the sketch with `parts` shares of the terms, each in several `copies`."""
-    axes = [axis.name for axis in partial.stage(stage).op.reduce_axes]
-    loop, extent = axes[0], prod(axis.extent for axis in partial.stage(stage).op.reduce_axes)
-    if len(axes) > 1:
-        fuse = Fuse(stage, tuple(axes))
-        partial, loop = partial.then(fuse), fuse.made
-    length = -(-extent // (parts * copies))
-    split = Split(stage, loop, (length, copies) if copies > 1 else (length,))
-    divided = partial.then(split)
-    factored = split.made[0]
+    divided, first, last = _divided_by_rows(partial, stage, parts, copies) or _divided(
+        partial, stage, parts, copies
+    )
+    factored = first
     if copies > 1:
-        first, middle, last = split.made
+        loops = [it.name for it in divided.stage(stage).iterators]
+        space = [it for it in loops if it in {axis.name for axis in partial.stage(stage).op.axes}]
+        rest = [it for it in loops if it not in {first, last, *space}]
         fuse = Fuse(stage, (first, last))
-        divided = divided.then(Reorder(stage, (first, last, middle)), fuse)
+        divided = divided.then(Reorder(stage, (*space, first, last, *rest)), fuse)
         factored = fuse.made
     made = divided.then(RFactor(stage, factored, axis=0))
     (shares,) = made.state.beyond(partial.state)
     words = f"{parts} times {copies} copies of {stage}"
     return _spread(made, shares.name, factored, copies).with_trace(words)
+
+
+Divided: TypeAlias = tuple[PartialSketch, str, str]
+"""A sketch with divided terms, the loop over shares, and that over copies, if there are some."""
+
+
+def _divided_by_rows(partial: PartialSketch, stage: str, parts: int, copies: int) -> Divided | None:
+    """Return the terms divided along their first and last axis; None if that is uneven.
+
+    Fused axes would be found again by a division for each term.
+    """
+    axes = partial.stage(stage).op.reduce_axes
+    rows, columns = axes[0], axes[-1]
+    if len(axes) == 1 or rows.extent % parts or columns.extent % copies:
+        return None
+    split = Split(stage, rows.name, (rows.extent // parts,))
+    divided, last = partial.then(split), ""
+    if copies > 1:
+        inner = Split(stage, columns.name, (copies,))
+        divided, last = divided.then(inner), inner.made[-1]
+    return divided, split.made[0], last
+
+
+def _divided(partial: PartialSketch, stage: str, parts: int, copies: int) -> Divided:
+    """Return the terms divided as if they were one row."""
+    axes = partial.stage(stage).op.reduce_axes
+    loop, extent = axes[0].name, prod(axis.extent for axis in axes)
+    if len(axes) > 1:
+        fuse = Fuse(stage, tuple(axis.name for axis in axes))
+        partial, loop = partial.then(fuse), fuse.made
+    length = -(-extent // (parts * copies))
+    split = Split(stage, loop, (length, copies) if copies > 1 else (length,))
+    return partial.then(split), split.made[0], split.made[-1]
 
 
 def _spread(partial: PartialSketch, name: str, factored: str, copies: int) -> PartialSketch:

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.cut_off import linear_form
-from ansorc.ir.expr import Const, Load, Var
-from ansorc.ir.node import Node, children
+from ansorc.ir.expr import Const, Indices, Load, Var
+from ansorc.ir.node import Node, children, walk
 from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.bounds import region
@@ -67,10 +68,30 @@ def _find_windows(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
 
 
 def count_repeated_work(reader: ComputeOp, source: ComputeOp) -> int:
-    """Return how many operations and loads of `source` each element of `reader` would repeat."""
-    again = len(reads_of(reader, source)) - 1
+    """Return how many operations and loads of `source` each element of `reader` would repeat.
+
+    A table that is read at places which are data repeats its elements as often as it is read. Terms
+    that go to places are neither vectors nor parallel, so what they hold counts as repeated, too.
+    """
+    reads, work = reads_of(reader, source), _work(source)
+    if reader.places:
+        return work
+    if any(_is_data(access) for access in reads) and _space(reader) > _space(source):
+        arithmetic = work - sum(1 for _ in source.loads)
+        return arithmetic * _space(reader) // _space(source)
+    again = len(reads) - 1
     is_plain = not reader.reduce_axes and reader.scan is None
-    return again * _work(source) if is_plain and again > 0 else 0
+    return again * work if is_plain and again > 0 else 0
+
+
+def _is_data(indices: Indices) -> bool:
+    """Return whether a place is read from memory."""
+    return any(isinstance(node, Load) for index in indices for node in walk(index))
+
+
+def _space(op: ComputeOp) -> int:
+    """Return how many times the bodies of `op` are evaluated."""
+    return prod(axis.extent for axis in (*op.axes, *op.reduce_axes))
 
 
 def _work(op: ComputeOp) -> int:

@@ -7,21 +7,26 @@ import pytest
 
 import ansorc as ac
 from ansorc.compare.figures import largest_error
-from bench.pipelines import definitions
+from bench.pipelines import chains, definitions
+from bench.pipelines.applications import APPLICATIONS
+from bench.pipelines.references import reference_of
+from bench.pipelines.sides import draw_inputs
 from tests.support.nightly import sampled
 
 
-@pytest.mark.parametrize("name", sampled(definitions.APPLICATIONS, {"blur", "harris"}))
+@pytest.mark.parametrize(
+    "name", sampled(APPLICATIONS, {"blur", "harris", "hist", "iir_blur", "jacobi8", "heat1"})
+)
 def test_an_application_computes_its_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for constant, value in {"ROWS": 48, "COLUMNS": 80, "STENCILS": 3, "LEVELS": 4}.items():
         monkeypatch.setattr(definitions, constant, value)
-    dag, rng = ac.ComputeDAG(definitions.APPLICATIONS[name]()), np.random.default_rng(0)
-    inputs = [
-        rng.random(b.shape, np.float32)
-        if b.dtype.is_float
-        else rng.integers(0, 1000, b.shape).astype(b.dtype.numpy)
-        for b in dag.inputs
-    ]
+    for constant, value in {"SIDE": 40, "DEPTH": 12}.items():
+        monkeypatch.setattr(chains, constant, value)
+    dag = ac.ComputeDAG(APPLICATIONS[name]())
+    inputs = draw_inputs(dag)
     wanted = dag.evaluate(*inputs)
     assert isinstance(wanted, np.ndarray)
     assert largest_error(ac.build(dag, name=name)(*inputs), wanted) < 1e-3
+    reference = reference_of(name, inputs)
+    if reference is not None:
+        assert largest_error(wanted, reference) < 1e-5

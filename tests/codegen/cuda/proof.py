@@ -70,7 +70,7 @@ class Experiment:
         """The arguments of a call: the inputs, and outputs full of what no kernel computes."""
         given = dict(zip((b.name for b in self.dag.inputs), self.inputs, strict=True))
         found: list[Array] = []
-        for buffer in self.dag.params:
+        for buffer in self.dag.arguments:
             array = _aligned(buffer.shape, buffer.dtype.numpy)
             if buffer.name in given:
                 array[...] = given[buffer.name]
@@ -81,9 +81,10 @@ class Experiment:
 
     def compare(self, arrays: Sequence[Array]) -> str:
         """What is wrong with the outputs, in words; "" if nothing is."""
-        by_name = {b.name: array for b, array in zip(self.dag.params, arrays, strict=True)}
+        by_name = {b.name: array for b, array in zip(self.dag.arguments, arrays, strict=True)}
         for buffer, expected in zip(self.dag.outputs, self.expected, strict=True):
-            shaped = by_name[buffer.name].reshape(buffer.shape)
+            name = self.dag.updates.get(buffer.name, buffer.name)
+            shaped = by_name[name].reshape(buffer.shape)
             if complaint := expected.compare(shaped).complaint:
                 return f"{buffer.name}: {complaint}"
         return ""

@@ -172,6 +172,25 @@ def test_threads_are_awake_when_a_call_is_timed_and_the_rest_of_the_caches_is_wa
     assert events == ["call", *timed] * len(seconds)
 
 
+def test_a_kernel_that_updates_its_inputs_gets_the_old_ones_again() -> None:
+    """Before each repeat, of a few calls alone, and outside of the time."""
+    events: list[str] = []
+    machine = Machine(1e-6)
+
+    def call(count: int) -> None:
+        events.append(f"{count}")
+        machine.call(count)
+
+    def restore() -> None:
+        events.append("restore")
+        machine.now += EVICTION_S
+
+    seconds, _ = sample(Subject(call, restore=restore), machine.clock, OPTIONS, 0.0)
+    assert events[::2] == ["restore"] * (len(events) // 2)
+    assert set(events[1::2]) == {"1", "4", "8"}
+    assert seconds == pytest.approx([1e-6] * len(seconds))
+
+
 @given(st.lists(st.floats(0.9, 1.1), min_size=3, max_size=40))
 def test_the_error_of_a_median_has_no_unit_and_shrinks_with_more_repeats(
     seconds: list[float],

@@ -10,6 +10,7 @@ import pytest
 import ansorc as ac
 from ansorc.schedule import replay
 from ansorc.schedule.stage import Mark
+from ansorc.schedule.steps import Fuse
 from ansorc.search.cpu.rules import RULES
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
@@ -47,7 +48,27 @@ def test_long_rows_take_one_copy_for_a_thread_and_large_results_none() -> None:
     assert len(generate(segments(1000, 100_000, 64), ZEN3, RULES)) == 1
 
 
-@pytest.mark.parametrize("dag", [histogram(5000, 7, "int32"), segments(600, 5, 20)])
+def image_histogram(rows: int, columns: int) -> ac.ComputeDAG:
+    index = ac.placeholder((rows, columns), "I", "uint8")
+    return ac.ComputeDAG([index, ac.scatter(16, index, 1, name="H")])
+
+
+def test_terms_of_an_image_are_divided_by_rows_without_a_division() -> None:
+    dag = image_histogram(64, 128)
+    (two, four, *_), (rows, columns) = generate(dag, ZEN3, RULES), ("n0", "n1")
+    assert not any(isinstance(step, Fuse) for step in two.state.steps)
+    assert [it.name for it in four.state.stages[0].iterators][1:] == [
+        f"{rows}.1", f"{columns}.0", f"{rows}.0@{columns}.1.1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dag",
+    [
+        histogram(5000, 7, "int32"), segments(600, 5, 20), image_histogram(64, 128),
+        image_histogram(63, 100),
+    ],
+)  # fmt: skip
 def test_programs_of_all_sketches_keep_the_meaning(dag: ac.ComputeDAG) -> None:
     rng = np.random.default_rng(0)
     for sketch in design_space(dag, ZEN3).sketches:

@@ -130,6 +130,28 @@ def test_no_long_stencil_is_written_out_in_another_one(monkeypatch: pytest.Monke
     assert not expanded
 
 
+def test_a_table_is_computed_once_where_it_is_read_at_places_that_are_data() -> None:
+    index, data = ac.placeholder(4096, "I", "uint8"), ac.placeholder(256, "D", "int32")
+    table = ac.compute(256, lambda v: data[v] * 3 // 7, name="T")
+    few, many = (
+        ac.compute(n, lambda i: table[index[i].astype("int32")], name="R") for n in (16, 4096)
+    )
+    (derived, *_) = generate(ComputeDAG([index, data, many]), ZEN3, RULES)
+    assert not derived.state.stage("T").is_inlined
+    (derived, *_) = generate(ComputeDAG([index, data, few]), ZEN3, RULES)
+    assert derived.state.stage("T").is_inlined
+
+
+def test_long_terms_of_a_histogram_are_computed_before_it() -> None:
+    image = ac.placeholder((4, 4096), "I", "uint8")
+    bright = ac.compute(4096, lambda i: reduce(add, [image[c, i] // 4 for c in range(4)]), name="B")
+    copied = ac.compute(4096, lambda i: image[0, i] // 4, name="B")
+    for terms, is_inlined in ((bright, False), (copied, True)):
+        dag = ComputeDAG([image, ac.scatter(256, terms, 1, name="H")])
+        for derived in generate(dag, ZEN3, RULES):
+            assert derived.state.stage("B").is_inlined == is_inlined
+
+
 def test_a_short_source_of_a_window_is_inlined() -> None:
     data = ac.placeholder((64, 64), name="A")
     twice = ac.compute((64, 64), lambda i, j: data[i, j] * 2.0, name="T")
