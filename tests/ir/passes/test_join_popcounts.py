@@ -14,6 +14,7 @@ from ansorc.ir.passes.join_popcounts import join_popcounts
 from ansorc.ir.printer import to_text
 from ansorc.ir.verify import verify
 from tests.support.everywhere import built
+from tests.support.nightly import sampled
 
 KERNEL = """\
 kernel count(X: uint32[{extent}, 4], C: {result}[4]):
@@ -54,7 +55,6 @@ def test_inverted_words_are_subtracted() -> None:
     ("extent", "term"), [(17, "popcount(X[k, j])"), (2, "popcount(X[k, j])"),
                          (8, "popcount(X[0, j])"), (8, "popcount(C[j])")],
 )  # fmt: skip
-from tests.support.nightly import sampled
 def test_other_loops_stay(extent: int, term: str) -> None:
     """A prime extent, few words, the same word again, and one that the loop changes."""
     assert joined(extent, term) == to_text(
