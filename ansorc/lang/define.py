@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import overload
 
 from ansorc.errors import LanguageError
@@ -33,7 +34,7 @@ from ansorc.lang.reducer_laws import check_laws
 from ansorc.lang.reduction import Reduction, TupleReduction
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
-from ansorc.lang.scan_reductions import write_out_reductions
+from ansorc.lang.scan_reductions import StepReductions
 from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import Tensor, extents_of
 from ansorc.lang.whole import Whole
@@ -244,12 +245,12 @@ def _scan_op(
         raise LanguageError(
             f"'{names[0]}' is a scan along '{steps.axis}', which is none of its axes ({listed})"
         )
-    inner = InnerReductions(names[0], space, {})
+    inner, reductions = InnerReductions(names[0], space, {}), StepReductions(names[0], space)
     inits, bodies = (
         [without_reduce_axes(names[0], inner.take_out(expr), {}) for expr in exprs]
         for exprs in (
             steps.inits,
-            (write_out_reductions(names[0], body) for body in with_extent(steps, along.extent)),
+            [reductions.replace(body) for body in with_extent(steps, along.extent)],
         )
     )
     shape = tuple(axis.extent for axis in space)
@@ -257,7 +258,10 @@ def _scan_op(
         Output(Buffer(name, shape, dtype_of(body)), body)
         for name, body in zip(names, bodies, strict=True)
     )
-    scan = Scan(steps.axis, tuple(inits), steps.is_reversed)
+    sums = tuple(
+        replace(each, body=without_reduce_axes(names[0], each.body, {})) for each in reductions.sums
+    )
+    scan = Scan(steps.axis, tuple(inits), steps.is_reversed, sums)
     op = ComputeOp(
         names[0], first.buffer, space, (), None, first.body, hints, tuple(more), scan=scan
     )

@@ -15,7 +15,7 @@ from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
-from ansorc.lang.compute_op import StateBuffer
+from ansorc.lang.compute_op import StateBuffer, StepSum
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
@@ -49,7 +49,8 @@ from ansorc.schedule.scattered import (
 from ansorc.schedule.skipping import where_needed
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
+from ansorc.schedule.step_tile import Leaves, tile_of_steps
+from ansorc.schedule.thread_reduction import ThreadRow, reduce_across, thread_row
 from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
@@ -241,22 +242,44 @@ class Nests:
     def _scan(self, placed: Placed, first: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first one along the axis of a scan on, and its states."""
         states = states_of(placed.stage, first, self._scope(placed.stage))
+        tile = tile_of_steps(self.state, placed.stage.name, unrolled, self._scope(placed.stage))
 
         def step() -> Stmt:
             values, guards = axis_values_of(placed, placed.leaves)
             results = placed.buffers, self._store_indices(placed, values)
             bodies = states.put_in(self._values(placed, values), placed.leaves)
+            bodies = bodies if tile is None else tile.put_in(bodies, placed.leaves)
             stmt = advance(states, placed.leaves, results, bodies)
             return self._guard(placed, values, guards, stmt)
 
+        def added(each: StepSum, at: Leaves, terms: Leaves) -> Stmt:
+            leaves = {**placed.leaves, **at}
+            values, guards = axis_values_of(placed, leaves)
+            (term,) = self._expressions(placed, {**values, **terms}, [each.body], tuple(terms))
+            (term,) = states.put_in([term], leaves)
+            assert tile is not None
+            return self._guard(placed, values, guards, tile.add(each, term, leaves))
+
+        def inside(start: int) -> Stmt:
+            if tile is None:
+                return self._loops(placed, start, unrolled, step)
+            whole = tile
+
+            def of_tile() -> Stmt:
+                stmt = self._loops(placed, whole.start, unrolled, step)
+                return whole.around(stmt, self._fresh, added)
+
+            return self._loops(placed, start, unrolled, of_tile, end=whole.start)
+
         def steps() -> Stmt:
-            stmt = self._loops(placed, turn, unrolled, step)
+            stmt = inside(turn)
             return sequence(stmt, *self._initial(placed, turn, states, is_again=True))
 
         turn = last_step(placed.stage.iterators) + 1
-        is_mixed = bool(placed.stage.op.mixed_axes)
-        end, body = (turn, steps) if is_mixed else (None, step)
-        loops = self._loops(placed, first, unrolled, body, end=end)
+        if placed.stage.op.mixed_axes:
+            loops = self._loops(placed, first, unrolled, steps, end=turn)
+        else:
+            loops = inside(first)
         stmt = sequence(*self._initial(placed, first, states), loops)
         for buffer in reversed(states.buffers):
             stmt = Allocate(buffer, stmt)
@@ -352,7 +375,7 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
-        row = self._thread_row(placed)
+        row = thread_row(placed, self.threads)
         if row is not None:
             return self._across_threads(placed, values, guards, row)
         if last.mark is Mark.TENSORIZE:
@@ -362,22 +385,6 @@ class Nests:
         if isinstance(stmt, Store) and adds_atomically(placed.stage):
             stmt = replace(stmt, is_atomic=True)
         return self._guard(placed, values, guards, stmt)
-
-    def _thread_row(self, placed: Placed) -> ThreadRow | None:
-        """Return the threads that a reduction of the stage is bound to, if one is."""
-        for iterator in placed.stage.iterators:
-            var = placed.leaves[iterator.name]
-            is_bound = (
-                not placed.stage.op.places
-                and iterator.mark is Mark.BIND
-                and iterator.kind is AxisKind.REDUCE
-            )
-            if is_bound and isinstance(var, Var):
-                others = {
-                    n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
-                }
-                return ThreadRow(var, as_int(iterator.extent), others)
-        return None
 
     def _across_threads(
         self,
@@ -431,11 +438,16 @@ class Nests:
         return self._expressions(placed, values, placed.stage.op.parts)
 
     def _expressions(
-        self, placed: Placed, values: Mapping[str, Expr], exprs: Sequence[Expr]
+        self,
+        placed: Placed,
+        values: Mapping[str, Expr],
+        exprs: Sequence[Expr],
+        inner: Sequence[str] = (),
     ) -> list[Expr]:
         """Return `exprs` of a stage in terms of the loops, reading what is in memory."""
         op = placed.stage.op
-        axis_values = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
+        axes = (*(axis.name for axis in (*op.axes, *op.reduce_axes)), *inner)
+        axis_values = {name: values[name] for name in axes}
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name in self.state.rewritten:

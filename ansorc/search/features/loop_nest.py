@@ -272,7 +272,8 @@ class LoopNest:
         if movement is None:
             steps: list[Shift] = [None] * len(self.loops)
             for axis, factor in terms:
-                for loop, moved in enumerate(self.axes[axis]):
+                # the axis of a reduction in the steps of a scan has no loop here
+                for loop, moved in enumerate(self.axes.get(axis, ())):
                     if loop not in without:
                         steps[loop] = combine(steps[loop], moved, factor)
             movement = self._movements[terms, without] = Movement(tuple(steps), self.extents)
