@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
-from ansorc.errors import LanguageError, ParseError, ScheduleError
+from ansorc.errors import LanguageError, OutOfRangeError, ParseError, ScheduleError
 from ansorc.ir.printer import to_text
 from ansorc.lang import ScanSteps, State, scan_reductions
 from ansorc.lang.rounding import evaluate_with_rounding
 from ansorc.lang.scalar_type import Scalar
+from ansorc.lang.wanted_values import find_wanted_values
 from ansorc.schedule import Schedule, lower, replay, schedule
 from ansorc.search.evolution.sampling import sample
 from ansorc.search.space import design_space, steps
@@ -258,6 +259,24 @@ def test_what_the_terms_read_may_be_computed_in_the_steps() -> None:
         keeps_the_meaning(moved.compute_inline("v"))
         for loop in [each.name for each in moved.stage("h").iterators][:-1]:
             keeps_the_meaning(moved.compute_at("v", "h", loop))
+
+
+def test_places_that_the_terms_read_are_data() -> None:
+    x, w = ac.placeholder((4, 6), "x"), ac.placeholder((9, 6), "w")
+    place, k = ac.placeholder((6,), "P", "int32"), ac.reduce_axis(6, "k")
+
+    def step(t: Scalar, u: Scalar) -> ScanSteps:
+        return ac.scan(
+            0.0, lambda s: x[t, u] + 0.1 * ac.sum(s[k] * w[place[k] + 1, u], axis=k), axis=t
+        )
+
+    dag = with_loops(lambda: ac.ComputeDAG([x, w, place, ac.compute((4, 6), step, "h")]))
+    assert find_wanted_values(dag) == {"P": (-1, 7)}
+    keeps_the_meaning(schedule(dag).vectorize("h", "u"))
+    inputs = [np.ones(b.shape, b.dtype.numpy) for b in dag.inputs]
+    inputs[2][5] = 8
+    with pytest.raises(OutOfRangeError, match="got the index 9 for dimension 0 of 'w'"):
+        ac.build(dag)(*inputs)
 
 
 def test_the_layout_of_what_the_terms_read_stays() -> None:
