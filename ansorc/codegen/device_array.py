@@ -20,7 +20,7 @@ _DEVICES = {
 }  # fmt: skip
 _LEGACY_STREAM = 1
 """How DLPack and `__cuda_array_interface__` call the stream that orders with all others."""
-_CODES = {0: "i", 1: "u", 2: "f", 6: "b"}
+_CODES = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 _BFLOAT = 4
 _READ_ONLY = 1
 

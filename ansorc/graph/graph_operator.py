@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from ansorc.errors import GraphError
+from ansorc.errors import GraphError, LanguageError
 from ansorc.graph.node_kind import NodeKind, dag_kind
 from ansorc.graph.tensor_type import TensorType
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute
 from ansorc.lang.naming import AutoName
-from ansorc.lang.tensor import Tensor, placeholder
+from ansorc.lang.tensor import ComplexTensor, Tensor, placeholder
 
 AttributeValue: TypeAlias = "bool | int | float | str | tuple[AttributeValue, ...] | None"
 Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
@@ -37,6 +37,12 @@ class GraphOperator:
         arguments = [list(inputs)] if self.takes_list else inputs
         defined = self.define(*arguments, **keywords)
         results = (defined,) if isinstance(defined, Tensor) else tuple(defined)
+        for result in results:
+            if isinstance(result, ComplexTensor):
+                raise LanguageError(
+                    f"'{self.name}' returns {result!r}, and the tensors of networks are real: "
+                    "return the real and the imaginary parts as two tensors"
+                )
         return _copy_repeated(inputs, results)
 
     def types(

@@ -40,6 +40,9 @@ class Buffer:
     """Whether the elements of each row are promised not to decrease."""
     is_updated: bool = field(default=False, repr=False)
     """Whether the kernel overwrites an input by its new value; not shown in keys of programs."""
+    is_complex: bool = field(default=False, repr=False)
+    """Whether each two neighbours along the last dimension are the real and the imaginary part of a
+    number of the caller's. The language sees to their arithmetic."""
 
     @property
     def elements(self) -> int:

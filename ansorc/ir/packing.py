@@ -151,13 +151,17 @@ class Packing:
             "parts": [[part.dimension, part.stride, part.extent] for part in self.parts],
             "offsets": list(self.offsets),
             "transforms": [[each.dimension, each.matrix] for each in self.transforms],
+            **({"complex": True} if self.source.is_complex else {}),
         }
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Packing:
         """Return the packing that `to_json` wrote."""
         shape = tuple(int(extent) for extent in fields["shape"])
-        source = Buffer(str(fields["name"]), shape, dtype(fields["dtype"]), constant=True)
+        source = Buffer(
+            str(fields["name"]), shape, dtype(fields["dtype"]), constant=True,
+            is_complex=bool(fields.get("complex", False)),
+        )  # fmt: skip
         parts = tuple(PackedPart(*map(int, part)) for part in fields["parts"])
         offsets = tuple(int(offset) for offset in fields["offsets"])
         transforms = tuple(

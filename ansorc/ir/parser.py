@@ -234,6 +234,8 @@ class _Parser:
             buffer = replace(buffer, promised=(low, self._exprs.number(buffer.dtype)))
         if self._tokens.accept("sorted"):
             buffer = replace(buffer, is_sorted=True)
+        if self._tokens.accept("complex"):
+            buffer = replace(buffer, is_complex=True)
         buffer = replace(buffer, constant=self._tokens.accept("constant"))
         return replace(buffer, is_updated=self._tokens.accept("updated"))
 

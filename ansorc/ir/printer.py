@@ -101,7 +101,7 @@ def buffer_text(buffer: Buffer) -> str:
     shape = ", ".join(str(extent) for extent in buffer.shape)
     scope = "" if buffer.scope is Scope.GLOBAL else f" {buffer.scope.value}"
     values = "" if buffer.promised is None else " in {}..{}".format(*buffer.promised)
-    values += " sorted" * buffer.is_sorted
+    values += " sorted" * buffer.is_sorted + " complex" * buffer.is_complex
     values += " constant" * buffer.constant + " updated" * buffer.is_updated
     return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{values}"
 

@@ -6,6 +6,8 @@ In: Python functions over indices. Out: a ComputeDAG, an immutable value.
 from ansorc.errors import LanguageError
 from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.checks import checked
+from ansorc.lang.complex_functions import complex, conj, imag, real
+from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Place
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
@@ -88,12 +90,14 @@ from ansorc.lang.scalar import (
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.scan import ScanSteps, State, scan
 from ansorc.lang.scatter import scatter
-from ansorc.lang.tensor import Tensor, placeholder
+from ansorc.lang.tensor import ComplexTensor, Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
 __all__ = [
     "Axis",
     "Combiner",
+    "Complex",
+    "ComplexTensor",
     "ComputeDAG",
     "ComputeOp",
     "Output",
@@ -126,8 +130,10 @@ __all__ = [
     "checked",
     "clip",
     "clz",
+    "complex",
     "compute",
     "compute_tuple",
+    "conj",
     "const",
     "copysign",
     "cos",
@@ -142,6 +148,7 @@ __all__ = [
     "fmod",
     "hypot",
     "if_then_else",
+    "imag",
     "isfinite",
     "isinf",
     "isnan",
@@ -161,6 +168,7 @@ __all__ = [
     "popcount",
     "power",
     "prod",
+    "real",
     "reduce_axis",
     "reducer",
     "rint",
@@ -184,13 +192,14 @@ __all__ = [
 
 _FUNCTIONS = (
     "abs", "acos", "acosh", "all", "all_of", "any", "any_of", "argmax", "argmin", "asin", "asinh",
-    "atan", "atan2", "atanh", "cast", "cbrt", "ceil", "checked", "clip", "clz", "compute",
-    "compute_tuple", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf", "exp", "exp2",
-    "expm1", "floor", "fmod", "hypot", "if_then_else", "isfinite", "isinf", "isnan", "let",
-    "load_workload", "log", "log1p", "log2", "log10", "logical_not", "max", "maximum", "min",
-    "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "reduce_axis", "reducer",
-    "rint", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sqrt", "sum",
-    "tan", "tanh", "trunc", "truncated_divide", "update", "workload",
+    "atan", "atan2", "atanh", "cast", "cbrt", "ceil", "checked", "clip", "clz", "complex",
+    "compute", "compute_tuple", "conj", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf",
+    "exp", "exp2", "expm1", "floor", "fmod", "hypot", "if_then_else", "imag", "isfinite", "isinf",
+    "isnan", "let", "load_workload", "log", "log10", "log1p", "log2", "logical_not", "max",
+    "maximum", "min", "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "real",
+    "reduce_axis", "reducer", "rint", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin",
+    "sinh", "sqrt", "sum", "tan", "tanh", "trunc", "truncated_divide", "update",
+    "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too
     globals()[_name] = explain_call_errors(globals()[_name], LanguageError)

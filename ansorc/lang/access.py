@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ansorc.ir.arith.affine import affine
@@ -33,12 +33,9 @@ class SimpleAccess:
         return list(self.axes) == sorted(self.axes)
 
 
-def reads(op: ComputeOp) -> dict[str, tuple[Indices, ...]]:
+def reads(op: ComputeOp) -> Mapping[str, tuple[Indices, ...]]:
     """Return the distinct indices of the loads of `op`, by name of the tensor."""
-    indices: dict[str, dict[Indices, None]] = {}
-    for load in op.loads:
-        indices.setdefault(load.buffer.name, {})[load.indices] = None
-    return {name: tuple(accesses) for name, accesses in indices.items()}
+    return op.accesses
 
 
 def reads_of(reader: ComputeOp, producer: ComputeOp) -> tuple[Indices, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import cast
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Load, Var, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.reducer import Reducer
@@ -310,6 +310,14 @@ class ComputeOp:
             for column, index in zip(columns, load.indices, strict=True):
                 column[index] = None
         return {name: tuple(map(tuple, columns)) for name, columns in indices.items()}
+
+    @cached_property
+    def accesses(self) -> Mapping[str, tuple[Indices, ...]]:
+        """The distinct places of the loads of each tensor that the parts read."""
+        places: dict[str, dict[Indices, None]] = {}
+        for load in self.loads:
+            places.setdefault(load.buffer.name, {})[load.indices] = None
+        return {name: tuple(accesses) for name, accesses in places.items()}
 
     @cached_property
     def reads(self) -> tuple[Buffer, ...]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.complex_view import view_complex
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.canonical import in_order, rename_canonically
 from ansorc.lang.check import check_ops
@@ -146,11 +147,11 @@ class ComputeDAG:
     def evaluate(self, *inputs: ArrayLike) -> Arrays:
         """Return what the outputs should be, by NumPy: all floats in float64, integers as declared.
 
-        `inputs` are in call order. There is one array, or a tuple of several. This is the
-        reference that every tuned program is checked against. Raise LanguageError if the inputs
-        do not fit.
+        `inputs` are in call order. There is one array, or a tuple of several; complex numbers are
+        complex128. This is the reference that every tuned program is checked against. Raise
+        LanguageError if the inputs do not fit.
         """
-        return _one_or_all(evaluate(self, [np.asarray(each) for each in inputs]))
+        return self._arrays(evaluate(self, [np.asarray(each) for each in inputs]))
 
     def interpret(self, *inputs: ArrayLike) -> Arrays:
         """Return the outputs, each operation done in its dtype, one element after another.
@@ -158,7 +159,13 @@ class ComputeDAG:
         It is slow, for small tensors: what a kernel computes but for the order of sums. The rest
         is as in `evaluate`.
         """
-        return _one_or_all(interpret_definition(self, [np.asarray(each) for each in inputs]))
+        return self._arrays(interpret_definition(self, [np.asarray(each) for each in inputs]))
+
+    def _arrays(self, outputs: Sequence[Array]) -> Arrays:
+        """Return the outputs, one or several; parts of complex numbers become these."""
+        pairs = zip(self.outputs, outputs, strict=True)
+        arrays = [view_complex(array) if b.is_complex else array for b, array in pairs]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
     def to_text(self) -> str:
         """Return the DAG as lines that `from_text` reads back exactly."""
@@ -194,7 +201,3 @@ class ComputeDAG:
         """Return the name of the computation that fills `buffer`, or of the input itself."""
         op = self._by_name.get(buffer.name)
         return buffer.name if op is None else op.name
-
-
-def _one_or_all(arrays: Sequence[Array]) -> Arrays:
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)

@@ -85,10 +85,10 @@ from ansorc.lang.reducer import Reducer, operands
 _BUFFER = r"(?P<name>\S+): (?P<dtype>\w+)\[(?P<shape>[^\]]*)\]"
 _INPUT = re.compile(
     rf"input {_BUFFER}(?: in (?P<low>\S+?)\.\.(?P<high>\S+))?(?P<sorted> sorted)?"
-    r"(?P<constant> constant)?(?P<updated> updated)?"
+    r"(?P<complex> complex)?(?P<constant> constant)?(?P<updated> updated)?"
 )
 _COMPUTE = re.compile(
-    rf"compute {_BUFFER} \((?P<axes>[^)]*)\)"
+    rf"compute {_BUFFER}(?P<complex> complex)? \((?P<axes>[^)]*)\)"
     r"(?: (?P<combiner>\w+) over \((?P<reduce>[^)]*)\))? = (?P<body>.+)"
 )
 _LET = re.compile(rf"let {_BUFFER} = (?P<body>.+)")
@@ -270,7 +270,7 @@ class _Reader:
         return parse_expr(text, buffers, variables, self.functions)
 
     def _op(self, match_: re.Match[str]) -> ComputeOp:
-        buffer = self._buffer(match_)
+        buffer = replace(self._buffer(match_), is_complex=bool(match_["complex"]))
         axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
         variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
         held: list[Temporary] = []
@@ -423,5 +423,6 @@ def _add_promise(buffer: Buffer, match_: re.Match[str]) -> Buffer:
         ends = number(match_["low"]), number(match_["high"])
     return replace(
         buffer, promised=ends, is_sorted=bool(match_["sorted"]),
-        constant=bool(match_["constant"]), is_updated=bool(match_["updated"]),
+        is_complex=bool(match_["complex"]), constant=bool(match_["constant"]),
+        is_updated=bool(match_["updated"]),
     )  # fmt: skip

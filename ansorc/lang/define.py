@@ -5,15 +5,28 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import overload
+from typing import cast, overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Expr, Load, Operand, Var, dtype_of
-from ansorc.ir.node import Node, rewrite
+from ansorc.ir.expr import (
+    Binary,
+    BinaryOp,
+    Call,
+    Checked,
+    Expr,
+    Load,
+    Operand,
+    OwnCall,
+    Var,
+    dtype_of,
+)
+from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.substitute import substitute
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
+from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan, StateBuffer
 from ansorc.lang.hints import Hints, as_hints
 from ansorc.lang.inner_reductions import (
@@ -21,7 +34,7 @@ from ansorc.lang.inner_reductions import (
     number_reduce_axes,
     without_reduce_axes,
 )
-from ansorc.lang.let import hold_lets
+from ansorc.lang.let import hold_lets, write_lets_out
 from ansorc.lang.literal import as_list, as_number, short_text, takes
 from ansorc.lang.naming import (
     AutoName,
@@ -31,14 +44,17 @@ from ansorc.lang.naming import (
 )
 from ansorc.lang.ragged import with_known_extent
 from ansorc.lang.reducer_laws import check_laws
-from ansorc.lang.reduction import Reduction, TupleReduction
-from ansorc.lang.scalar_type import Scalar, as_scalar
+from ansorc.lang.reduction import ComplexProduct, Reduction, ReductionLoad, TupleReduction
+from ansorc.lang.scalar import if_then_else
+from ansorc.lang.scalar_type import Scalar, as_scalar, is_complex
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
 from ansorc.lang.scan_reductions import StepReductions
 from ansorc.lang.shared_values import with_shared_values
-from ansorc.lang.tensor import Tensor, extents_of
+from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, extents_of
 from ansorc.lang.whole import Whole
 
+_MOST_TWICE = 128
+"""The most expressions of a part of a complex number that are computed for each part in memory."""
 _COMPUTE, _TUPLE = AutoName("compute"), AutoName("compute_tuple")
 
 
@@ -81,8 +97,64 @@ def compute(
     wrong rank, mixed dtypes, a read outside of a tensor, or a bad name.
     """
     space, value = _trace(shape, fn, name, axes)
+    if is_complex(value) or isinstance(value, ComplexProduct):
+        return _complex_tensor(name, space, value, hints)
     op = _make_op((str(name),), space, _one(name, value), value, hints)
     return Tensor(op.buffer, op, isinstance(name, AutoName))
+
+
+def interleaved(name: str, planes: tuple[Tensor, Tensor]) -> ComplexTensor:
+    """Return the complex tensor with these real and imaginary parts, of one shape."""
+    real, imag = planes
+    flat = complex_buffer(str(name), real.shape, real.dtype)
+
+    def part(*index: Scalar) -> Scalar:
+        at = (*index[:-1], index[-1] // 2)
+        return if_then_else(index[-1] % 2 == 0, real[at], imag[at])
+
+    tensor = compute(flat.shape, part, name, axes=[f"i{d}" for d in range(len(flat.shape))])
+    op = cast(ComputeOp, tensor.definition).with_buffers([flat])
+    return ComplexTensor(flat, op, tensor.has_auto_name, planes=planes)
+
+
+def _complex_tensor(
+    name: str, space: tuple[Axis, ...], value: object, hints: Hints | None
+) -> ComplexTensor:
+    """Return the complex tensor of a value; its parts are stages `name.re` and `name.im`."""
+    names = [stage_name(name, part) for part in ("re", "im")]
+    if isinstance(value, ComplexProduct):
+        parts = value.parts
+        op = _make_op(tuple(map(str, names)), space, parts, parts, hints)
+        first, second = (
+            Tensor(b, op, isinstance(name, AutoName), n) for n, b in enumerate(op.buffers)
+        )
+        return interleaved(name, (first, second))
+    z = Complex.of(value)
+    ops = [
+        _make_op((str(each),), space, _one(each, part), part, hints)
+        for each, part in zip(names, (z.real, z.imag), strict=True)
+    ]
+    first, second = (Tensor(op.buffer, op, isinstance(name, AutoName)) for op in ops)
+    tensor = interleaved(name, (first, second))
+    parts = [write_lets_out(part.expr) for part in (z.real, z.imag)]
+    if not all(map(_is_cheap, parts)):
+        return tensor
+    flat = [*space[:-1], Axis(space[-1].name, 2 * space[-1].extent)]
+    last = Var(space[-1].name)
+    real, imag = (Scalar(substitute(part, {last.name: last // 2})) for part in parts)
+    both = if_then_else(Scalar(last) % 2 == 0, real, imag).expr
+    op = _make_op((str(name),), tuple(flat), (both,), both, hints).with_buffers([tensor.buffer])
+    return replace(tensor, definition=op)
+
+
+def _is_cheap(part: Expr) -> bool:
+    """Return whether a part may be computed twice, for each part of a number in memory."""
+    nodes = list(walk(part))
+    dear = (Call, OwnCall, Checked, ReductionLoad)
+    is_short = len(nodes) <= _MOST_TWICE and not any(isinstance(node, dear) for node in nodes)
+    return is_short and not any(
+        isinstance(node, Binary) and node.op is BinaryOp.DIV for node in nodes
+    )
 
 
 @overload

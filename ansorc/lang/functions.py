@@ -12,9 +12,10 @@ from collections.abc import Callable
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, FLOAT64, DType, Kind
 from ansorc.ir.math_call import call
+from ansorc.lang.complex_type import length_of
 from ansorc.lang.let import hold_shared, let
 from ansorc.lang.literal import refuse_bool
-from ansorc.lang.scalar import all_of, const, exp2, if_then_else, log2, maximum, minimum, sqrt
+from ansorc.lang.scalar import all_of, const, exp2, if_then_else, log2, maximum, minimum
 from ansorc.lang.scalar_type import Scalar, ScalarLike, absolute, as_scalar, match_dtypes
 from ansorc.lang.trigonometry import TRIGONOMETRIC
 from ansorc.lang.trigonometry import atan2 as made_atan2
@@ -93,7 +94,7 @@ def hypot(x: ScalarLike, y: ScalarLike) -> Scalar:
 
     It is infinite if one of them is, even if the other is NaN.
     """
-    return _of_two("hypot", x, y, _hypot)
+    return _of_two("hypot", x, y, length_of)
 
 
 def atan2(y: ScalarLike, x: ScalarLike) -> Scalar:
@@ -160,16 +161,6 @@ def _cbrt(x: Scalar) -> Scalar:
     better = root - (root * root * root - held) / (root * root * 3.0)
     better = if_then_else(is_small, better * 2.0**-digits, better)
     return if_then_else(is_plain, Scalar(call("copysign", better.expr, x.expr)), x)
-
-
-def _hypot(x: Scalar, y: Scalar) -> Scalar:
-    """Divide by the larger of both, so that no square overflows."""
-    a, b = absolute(x), absolute(y)
-    large, small = maximum(a, b), minimum(a, b)
-    share = small / if_then_else(large == 0.0, const(1.0, x.dtype), large)
-    length = large * sqrt(share * share + 1.0)
-    is_endless = (a == math.inf) | (b == math.inf)
-    return if_then_else(is_endless, const(math.inf, x.dtype), length)
 
 
 def _float(name: str, x: ScalarLike) -> Scalar:

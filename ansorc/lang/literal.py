@@ -15,9 +15,11 @@ from ansorc.ir.dtype import SCALARS, DType
 from ansorc.ir.dtype import dtype as dtype_named
 from ansorc.ir.expr import Const
 from ansorc.ir.interpret_math import integer_range
+from ansorc.lang.complex_dtype import COMPLEX, ComplexType
 
-DTypeLike: TypeAlias = str | DType | np.dtype[Any] | type[Any]
+DTypeLike: TypeAlias = str | DType | ComplexType | np.dtype[Any] | type[Any]
 """A dtype: its name, or a dtype of NumPy or ml_dtypes."""
+_COMPLEX_TYPES = (complex, np.complex64, np.complex128)
 _NO_BOOL = (
     "a Python bool is not a condition of the program: it is decided while the program is being "
     "defined; write a condition like A[i] == 0.0, or choose by Python's own if between two "
@@ -40,6 +42,22 @@ def as_dtype(given: object) -> DType:
             return SCALARS[named.name]
     text, known = short_text(cast(object, given)), ", ".join(SCALARS)
     raise LanguageError(f"{text} is not a dtype; use one of {known}, or NumPy's of these names")
+
+
+def as_any_dtype(given: object) -> DType | ComplexType:
+    """Return the dtype that `given` names, a complex one too.
+
+    Raise LanguageError unless it is one of ansorc.
+    """
+    if isinstance(given, ComplexType):
+        return given
+    name = given
+    if any(given is kind for kind in _COMPLEX_TYPES):
+        name = np.dtype(cast("type[Any]", given)).name
+    elif isinstance(given, np.dtype) and given.isnative:
+        name = cast("np.dtype[Any]", given).name
+    found = COMPLEX.get(name) if isinstance(name, str) else None
+    return as_dtype(cast(object, given)) if found is None else found
 
 
 def as_number(value: object) -> float | None:

@@ -10,6 +10,7 @@ import numpy as np
 from ansorc.errors import LanguageError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.insert_checks import insert_checks
@@ -47,10 +48,35 @@ def pair_inputs(dag: Definition, inputs: Sequence[Array]) -> list[tuple[Buffer, 
     if len(inputs) != len(buffers):
         names = ", ".join(buffer.name for buffer in buffers)
         raise LanguageError(f"there are {len(buffers)} inputs ({names}), not {len(inputs)}")
-    for buffer, array in zip(buffers, inputs, strict=True):
+    arrays = [_parts(buffer, array) for buffer, array in zip(buffers, inputs, strict=True)]
+    for buffer, array in zip(buffers, arrays, strict=True):
         if array.shape != buffer.shape:
             raise LanguageError(f"'{buffer.name}' has shape {buffer.shape}, not {array.shape}")
-    return list(zip(buffers, inputs, strict=True))
+    return list(zip(buffers, arrays, strict=True))
+
+
+def _parts(buffer: Buffer, array: Array) -> Array:
+    """Return an array for `buffer`, complex numbers as their parts.
+
+    Raise LanguageError for complex numbers where `buffer` has real ones.
+    """
+    if (
+        buffer.is_complex
+        and array.ndim
+        and (is_complex_array(array) or array.shape != buffer.shape)
+    ):
+        array = array if is_complex_array(array) else array.astype(np.complex128)
+        parts = view_parts(np.ascontiguousarray(array))
+        if parts.shape != buffer.shape:
+            extents = (*buffer.shape[:-1], buffer.shape[-1] // 2)
+            raise LanguageError(f"'{buffer.name}' has shape {extents}, not {array.shape}")
+        return parts
+    if is_complex_array(array):
+        raise LanguageError(
+            f"'{buffer.name}' is {buffer.dtype}, and the array complex; pass array.real, or make "
+            'the input one of dtype "complex64"'
+        )
+    return array
 
 
 def loop_program(dag: Definition) -> Function:

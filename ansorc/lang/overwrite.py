@@ -16,7 +16,7 @@ from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.literal import as_list, as_number, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name, stage_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
-from ansorc.lang.tensor import Tensor
+from ansorc.lang.tensor import ComplexTensor, Tensor
 
 _UPDATE = AutoName("update")
 At: TypeAlias = "Scalar | int | slice | tuple[Scalar | int | slice, ...]"
@@ -104,6 +104,11 @@ def _check_targets(name: str, targets: Sequence[Tensor], values: Sequence[Tensor
     if len(values) != len(targets):
         raise LanguageError(f"'{name}' updates {len(targets)} tensors by {len(values)} values")
     for number, target in enumerate(targets):
+        if isinstance(target, ComplexTensor):
+            raise LanguageError(
+                f"'{name}' updates '{target.name}', which is {target.dtype}: inputs of real "
+                "numbers are updated; return the new values as an output"
+            )
         if target.definition is not None:
             raise LanguageError(
                 f"'{name}' updates '{target.name}', which is computed and no input: only arrays "

@@ -10,6 +10,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Expr, Var, dtype_of
+from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import Combiner
 from ansorc.lang.held_load import HeldLoad
 from ansorc.lang.literal import as_integer, as_list, as_number, refuse_bool, short_text
@@ -98,6 +99,20 @@ class TupleReduction(Whole):
 
     def __repr__(self) -> str:
         return f"<{self.advice()}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComplexProduct(Whole):
+    """The product of complex terms; only as the whole body of a `compute`."""
+
+    parts: TupleReduction
+    """Of pairs: their real and their imaginary parts."""
+
+    def advice(self) -> str:
+        return (
+            "the product of complex numbers must be all that the function of a compute returns: "
+            "put it in its own, then read that"
+        )
 
 
 @dataclass(frozen=True)
@@ -276,10 +291,33 @@ def _better(
 def _reduction(combiner: Combiner, expr: ScalarLike, axis: Axes) -> Reduction:
     verb = combiner.value
     axes, body = as_reduce_axes(verb, axis), _term(verb, expr)
+    if isinstance(body, Complex):
+        return _complex_reduction(combiner, body, axes)
     if body.dtype.is_bool != combiner.is_logical:
         cure = "compare them first" if combiner.is_logical else "cast them first, or use any or all"
         raise LanguageError(f"{verb} of {body.dtype}s; {cure}")
     return Reduction(combiner, body.expr, axes)
+
+
+def _complex_reduction(
+    combiner: Combiner, body: Complex, axes: tuple[ReduceAxis, ...]
+) -> Reduction:
+    """Return the sum or the product of complex terms, which a `compute` makes two tensors of."""
+    if combiner is Combiner.SUM:
+        total = (Reduction(combiner, part.expr, axes) for part in (body.real, body.imag))
+        return Complex(*total)  # pyright: ignore[reportReturnType]
+    if combiner is Combiner.PROD:
+        parts = TupleReducer(_multiply_pairs, (1.0, 0.0), "prod", is_own=True)
+        return ComplexProduct(parts(body.real, body.imag, axis=axes))  # pyright: ignore[reportReturnType]
+    raise LanguageError(
+        f"{combiner.value} of complex numbers, which have no order: take the {combiner.value} of "
+        "abs(z), z.real or z.imag; sum and prod there are"
+    )
+
+
+def _multiply_pairs(left: tuple[Scalar, ...], right: tuple[Scalar, ...]) -> tuple[Scalar, Scalar]:
+    (a, b), (c, d) = left, right
+    return a * c - b * d, a * d + b * c
 
 
 def _term(verb: str, expr: ScalarLike) -> Scalar:

@@ -8,7 +8,8 @@ from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Const, Not, Select
 from ansorc.ir.math_call import call
-from ansorc.lang.literal import DTypeLike, as_dtype, as_number, literal, refuse_bool, short_text
+from ansorc.lang.complex_dtype import ComplexType
+from ansorc.lang.literal import DTypeLike, as_any_dtype, as_number, literal, refuse_bool, short_text
 from ansorc.lang.scalar_type import (
     Scalar,
     ScalarLike,
@@ -17,6 +18,7 @@ from ansorc.lang.scalar_type import (
     as_scalar,
     binary,
     compare,
+    is_complex,
     match_dtypes,
 )
 from ansorc.lang.scalar_type import power as general_power
@@ -28,6 +30,8 @@ def if_then_else(condition: ScalarLike, then: ScalarLike, otherwise: ScalarLike)
     Raise LanguageError unless `condition` is a bool of the program and both arms have one dtype.
     """
     test = as_condition("if_then_else", condition)
+    if is_complex(then) or is_complex(otherwise):
+        return Scalar.complex_kind.choose(test, then, otherwise)
     arms = [_arm(arm) for arm in (then, otherwise)]
     dtypes = [arm.dtype for arm in arms if isinstance(arm, Scalar)]
     is_float = any(isinstance(arm, float) for arm in arms)
@@ -63,9 +67,12 @@ def not_equal(left: ScalarLike, right: ScalarLike) -> Scalar:
     return compare(CompareOp.NE, left, right)
 
 
-def const(value: float, type: DTypeLike = "float32") -> Scalar:
+def const(value: complex, type: DTypeLike = "float32") -> Scalar:
     """Return `value` as a literal; raise LanguageError where the dtype cannot hold it."""
-    dtype, number = as_dtype(type), as_number(value)
+    dtype = as_any_dtype(type)
+    if isinstance(dtype, ComplexType):
+        return Scalar.complex_kind.of(value, dtype.part)
+    number = as_number(value)
     if number is None:
         raise LanguageError(f"const makes a literal of a number, not of {short_text(value)}")
     if isinstance(number, bool) and not dtype.is_bool:
@@ -93,8 +100,8 @@ def minimum(left: ScalarLike, right: ScalarLike) -> Scalar:
 
 
 def exp(x: ScalarLike) -> Scalar:
-    """Return e to the power of the float `x`."""
-    return _call("exp", x)
+    """Return e to the power of the float `x`, which may be complex."""
+    return Scalar.complex_kind.exp(x) if is_complex(x) else _call("exp", x)
 
 
 def exp2(x: ScalarLike) -> Scalar:
@@ -158,7 +165,7 @@ def cos(x: ScalarLike) -> Scalar:
 
 
 def abs(x: ScalarLike) -> Scalar:
-    """Return the absolute value of a number."""
+    """Return the absolute value of a number, which may be complex."""
     return absolute(x)
 
 

@@ -8,29 +8,32 @@ expressions inside (`ansorc/ir/expr.py`) are compared by structure, for use in a
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, TypeAlias, cast
 
 import numpy as np
 
 from ansorc.errors import LanguageError, UnhashableError
 from ansorc.ir import expr as ir
-from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType, Kind
+from ansorc.ir.dtype import FLOAT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
 from ansorc.ir.math_call import call
 from ansorc.ir.printer import expr_text
 from ansorc.lang.bits import combine_bits, invert, shift
+from ansorc.lang.complex_dtype import ComplexType
 from ansorc.lang.literal import (
     DTypeLike,
-    as_dtype,
+    as_any_dtype,
     as_number,
     literal,
     refuse_bool,
     short_text,
 )
 from ansorc.lang.numpy_names import OPERATORS, instead_of
+from ansorc.lang.operands import bool_as_number, default_dtype, match_operands
 from ansorc.lang.whole import Whole
 
-ScalarLike: TypeAlias = "Scalar | Expr | float | np.number[Any] | np.bool_"
+ScalarLike: TypeAlias = "Scalar | Expr | float | complex | np.number[Any] | np.bool_"
 """An operand of operators and functions: a Scalar, or a number of Python or NumPy."""
 
 _MULTIPLIED = 4
@@ -48,6 +51,13 @@ class Scalar:
     __slots__ = ("expr",)
     expr: Expr
     """The expression; its operators are not for users."""
+    is_complex: ClassVar[bool] = False
+    complex_kind: ClassVar[Any]
+    """The class of complex elements, which does their arithmetic (`Complex`)."""
+
+    def __init_subclass__(cls, *, is_complex_kind: bool = False) -> None:
+        if is_complex_kind:
+            Scalar.complex_kind = cls
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -60,11 +70,31 @@ class Scalar:
     def astype(self, type: DTypeLike) -> Scalar:
         """Return `self` converted to `type` as NumPy's `astype` does.
 
-        Floats are truncated to integers; values out of range are clamped, and NaN becomes 0.
-        Raise LanguageError on an unknown name.
+        Floats are truncated to integers; values out of range are clamped, and NaN becomes 0. A
+        float may become complex. Raise LanguageError on an unknown name.
         """
-        goal = as_dtype(type)
+        goal = as_any_dtype(type)
+        if isinstance(goal, ComplexType):
+            return Scalar.complex_kind.of(self.astype(goal.part))
         return self if self.dtype == goal else Scalar(self.expr.astype(goal))
+
+    @property
+    def real(self) -> Scalar:
+        """The real part: itself, unless it is complex."""
+        return self
+
+    @property
+    def imag(self) -> Scalar:
+        """The imaginary part: 0, unless it is complex."""
+        return Scalar(literal(0, self.dtype))
+
+    def conj(self) -> Scalar:
+        """Return the conjugate: itself, unless it is complex."""
+        return self
+
+    def held(self, hold: Callable[[Scalar], Scalar]) -> Scalar:
+        """Return the value with `hold` applied to it, or to its parts if it is complex."""
+        return hold(self)
 
     def __add__(self, other: ScalarLike) -> Scalar:
         return binary(BinaryOp.ADD, self, other)
@@ -268,10 +298,22 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     """
     if isinstance(value, Scalar):
         return value
+    if is_complex(value):
+        return Scalar.complex_kind.of(value)
     operand = _operand(value)
     if isinstance(operand, Operand):
         return Scalar(operand)
-    return Scalar(literal(operand, dtype or _default(operand)))
+    return Scalar(literal(operand, dtype or default_dtype(operand)))
+
+
+def is_complex(value: object) -> bool:
+    """Return whether `value` is a complex element, or a complex number of Python or NumPy."""
+    if isinstance(value, Scalar):
+        return value.is_complex
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return array.ndim == 0 and array.dtype.kind == "c"
+    return isinstance(value, (complex, np.complexfloating))
 
 
 def as_condition(name: str, value: object) -> Scalar:
@@ -292,17 +334,21 @@ def binary(op: BinaryOp, left: object, right: object) -> Scalar:
     A bool and a number: the bool counts as 0 or 1 in the dtype of the number (int64 for a Python
     int, float32 for a Python float).
     """
+    if is_complex(left) or is_complex(right):
+        return Scalar.complex_kind.binary(op, left, right)
     a, b = _operand(left), _operand(right)
     for given in (left, right):
         refuse_bool(given)
     if op not in _LOGICAL:
-        a, b = _bool_as_number(a, b), _bool_as_number(b, a)
-    return Scalar(ir.binary(op, *_match(op.value, a, b)))
+        a, b = bool_as_number(a, b), bool_as_number(b, a)
+    return Scalar(ir.binary(op, *match_operands(op.value, a, b)))
 
 
 def compare(op: CompareOp, left: object, right: object) -> Scalar:
     """Return `left op right` as a bool; raise LanguageError on dtypes that differ."""
-    return Scalar(ir.compare(op, *_match(op.value, _operand(left), _operand(right))))
+    if is_complex(left) or is_complex(right):
+        return Scalar.complex_kind.compare(op, left, right)
+    return Scalar(ir.compare(op, *match_operands(op.value, _operand(left), _operand(right))))
 
 
 def match_dtypes(name: str, left: object, right: object) -> tuple[Scalar, Scalar]:
@@ -312,7 +358,7 @@ def match_dtypes(name: str, left: object, right: object) -> tuple[Scalar, Scalar
     """
     refuse_bool(left)
     refuse_bool(right)
-    a, b = ir.operands(name, *_match(name, _operand(left), _operand(right)))
+    a, b = ir.operands(name, *match_operands(name, _operand(left), _operand(right)))
     return Scalar(a), Scalar(b)
 
 
@@ -326,7 +372,7 @@ def power(base: object, exponent: object) -> Scalar:
     x, y = _operand(base), _operand(exponent)
     if not isinstance(x, Operand) and not isinstance(y, Operand):
         return Scalar(call("pow", literal(x, FLOAT32), literal(y, FLOAT32)))
-    a, b = _match("power", x, y)
+    a, b = match_operands("power", x, y)
     first, second = dtype_of(a), dtype_of(b)
     if not (first.is_float and second.is_float) and not (first.is_integer and first == second):
         raise LanguageError(
@@ -338,6 +384,8 @@ def power(base: object, exponent: object) -> Scalar:
 
 def _raise_to(base: object, exponent: object) -> Scalar:
     """Return `base ** exponent`: a product for a small whole exponent, or an integer `base`."""
+    if is_complex(base) or is_complex(exponent):
+        return Scalar.complex_kind.power(base, exponent)
     refuse_bool(exponent)
     x, n = _operand(base), _operand(exponent)
     if isinstance(x, Operand) and not isinstance(n, Operand):
@@ -358,6 +406,8 @@ def absolute(value: object) -> Scalar:
     """Return the absolute value of a number; raise LanguageError for a bool."""
     refuse_bool(value)
     operand = as_scalar(value)
+    if operand.is_complex:
+        return operand.__abs__()
     if operand.dtype.is_float:
         return Scalar(call("abs", operand.expr))
     if operand.dtype.kind is Kind.UINT:
@@ -385,7 +435,7 @@ def _bitwise(symbol: str, left: object, right: object) -> Scalar:
     dtypes = [dtype_of(side) for side in sides if isinstance(side, Operand)]
     words = f"'{symbol}'"
     if all(dtype.is_integer for dtype in dtypes):
-        return Scalar(combine_bits(symbol, *ir.operands(symbol, *_match(symbol, *sides))))
+        return Scalar(combine_bits(symbol, *ir.operands(symbol, *match_operands(symbol, *sides))))
     if any(dtype.is_float for dtype in dtypes):
         raise LanguageError(f"{words} needs a bool or an integer on both sides, not a float")
     a, b = as_condition(words, left), as_condition(words, right)
@@ -397,7 +447,7 @@ def _bitwise(symbol: str, left: object, right: object) -> Scalar:
 def _shift(symbol: str, left: object, right: object) -> Scalar:
     refuse_bool(left)
     refuse_bool(right)
-    sides = _match(symbol, _operand(left), _operand(right))
+    sides = match_operands(symbol, _operand(left), _operand(right))
     return Scalar(shift(symbol, *ir.operands(symbol, *sides)))
 
 
@@ -421,40 +471,8 @@ def _operand(value: object) -> Expr | float:
     raise LanguageError(f"{short_text(value)} ({type(value).__name__}) is not a tensor expression")
 
 
-def _default(number: float) -> DType:
-    return BOOL if isinstance(number, bool) else INT64 if isinstance(number, int) else FLOAT32
-
-
-def _bool_as_number(value: Expr | float, other: Expr | float) -> Expr | float:
-    """Return a bool as a number if the other operand is a number; other values unchanged."""
-    if not isinstance(value, Operand) or not dtype_of(value).is_bool:
-        return value
-    goal = dtype_of(other).element if isinstance(other, Operand) else _default(other)
-    return value if goal.is_bool else value.astype(goal)
-
-
-def _match(symbol: str, left: Expr | float, right: Expr | float) -> tuple[Expr, Expr]:
-    """Return both operands as expressions; a number gets the dtype of the other operand."""
-    if isinstance(left, Operand):
-        return left, right if isinstance(right, Operand) else _beside(symbol, right, left)
-    if isinstance(right, Operand):
-        return _beside(symbol, left, right), right
-    refuse_bool(left)
-    refuse_bool(right)
-    dtype = FLOAT32 if isinstance(left, float) or isinstance(right, float) else INT64
-    return literal(left, dtype), literal(right, dtype)
-
-
-def _beside(symbol: str, number: float, other: Expr) -> Expr:
-    """Return `number` as a literal of the dtype of `other`."""
-    dtype = dtype_of(other).element
-    if isinstance(number, float) and not dtype.is_float:
-        raise LanguageError(
-            f"'{symbol}' on {dtype} and {number}: cast the {dtype} operand to a float dtype first"
-        )
-    return literal(number, dtype)
-
-
 def _as_python(value: object) -> object:
     """Return a number of NumPy as one of Python, so that the other operand's operator is called."""
-    return value if isinstance(value, Scalar) else _operand(value)
+    if isinstance(value, Scalar):
+        return value
+    return complex(cast(complex, value)) if is_complex(value) else _operand(value)

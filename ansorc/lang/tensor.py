@@ -16,8 +16,14 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.ir.interpret_math import integer_range
+from ansorc.lang.complex_dtype import (
+    ComplexType,
+    interleaved_shape,
+    paired_shape,
+)
+from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.lang.literal import DTypeLike, as_dtype, as_list, as_number, as_truth, short_text
+from ansorc.lang.literal import DTypeLike, as_any_dtype, as_list, as_number, as_truth, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.whole import Whole
@@ -62,12 +68,7 @@ class Tensor(Whole):
 
     def __getitem__(self, indices: Index | tuple[Index, ...]) -> Scalar:
         """Return the load of one element; raise LanguageError on a wrong number of indices."""
-        given = indices if isinstance(indices, tuple) else (indices,)
-        if len(given) != len(self.shape):
-            raise LanguageError(
-                f"{self!r} has {len(self.shape)} dimensions, but was given {len(given)} indices"
-            )
-        return Scalar(Load(self._owned, tuple(self._index(index) for index in given)))
+        return Scalar(Load(self._owned, self._places(indices)))
 
     def __setitem__(self, indices: object, value: object) -> NoReturn:
         """Refuse assignments: `compute` defines all elements at once."""
@@ -103,16 +104,18 @@ class Tensor(Whole):
     def _owned(self) -> OwnedBuffer:
         b = self.buffer
         return OwnedBuffer(
-            b.name,
-            b.shape,
-            b.dtype,
-            b.scope,
-            b.constant,
-            b.promised,
-            b.is_sorted,
-            b.is_updated,
-            self,
-        )
+            b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, b.is_updated,
+            b.is_complex, self,
+        )  # fmt: skip
+
+    def _places(self, indices: Index | tuple[Index, ...]) -> tuple[Expr, ...]:
+        """Return the indices of one element as expressions."""
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if len(given) != len(self.shape):
+            raise LanguageError(
+                f"{self!r} has {len(self.shape)} dimensions, but was given {len(given)} indices"
+            )
+        return tuple(self._index(index) for index in given)
 
     def _index(self, index: Index) -> Expr:
         if isinstance(index, (Scalar, Operand)):
@@ -131,6 +134,50 @@ class Tensor(Whole):
             f"{short_text(index)} cannot index {self!r}; use an axis, an integer or an integer "
             "expression"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComplexTensor(Tensor):
+    """A tensor of complex numbers; `tensor[i, j]` reads a complex element.
+
+    Its buffer has their parts, the real one in front of the imaginary one, the last dimension being
+    twice as long. Elements of one that was computed are read from `planes`, the tensors of the
+    real and the imaginary parts.
+    """
+
+    planes: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents, in complex numbers."""
+        return paired_shape(self.buffer.shape)
+
+    @property
+    def dtype(self) -> ComplexType:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The type of the elements."""
+        return ComplexType(self.buffer.dtype)
+
+    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Scalar:
+        """Return the load of one element; raise LanguageError on a wrong number of indices."""
+        places = self._places(indices)
+        if self.planes is not None:
+            real, imag = (plane[places] for plane in self.planes)
+            return Complex(real, imag)
+        first = Scalar(places[-1]) * 2
+        real, imag = (self.part((*places[:-1], last)) for last in (first, first + 1))
+        return Complex(real, imag)
+
+    def part(self, indices: Sequence[Index]) -> Scalar:
+        """Return a real or an imaginary part, by the indices of the buffer."""
+        source = self if self._plain is None else self._plain
+        return Scalar(Load(source._owned, tuple(self._index(index) for index in indices)))
+
+    @cached_property
+    def _plain(self) -> Tensor | None:
+        """The computed parts as a tensor of real numbers; None for an input."""
+        if self.definition is None:
+            return None
+        return Tensor(self.buffer, self.definition, self.has_auto_name, is_fixed=self.is_fixed)
 
 
 class Sameness(Whole):
@@ -181,7 +228,7 @@ class OwnedBuffer(Buffer):
     def _fields(self) -> tuple[Any, ...]:
         return (
             self.name, self.shape, self.dtype, self.scope, self.constant, self.promised,
-            self.is_sorted, self.is_updated,
+            self.is_sorted, self.is_updated, self.is_complex,
         )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:
@@ -202,11 +249,17 @@ def placeholder(
     `constant` promises the same values at every call (a weight), so that its layout may be changed
     once. `range` (the least and the largest value) and `sorted` (no element of a row is less than
     the one before) describe its values: tuning draws such values. A call fails for integers outside
-    of their range. Raise LanguageError on an empty shape, a bad name, an unknown dtype, or a range
-    outside of the dtype.
+    of their range. "complex64" and "complex128" make a tensor of complex numbers. Raise
+    LanguageError on an empty shape, a bad name, an unknown dtype, or a range outside of the dtype.
     """
     check_tensor_name(name)
-    dtype_, extents = _dtype(dtype), extents_of(shape, name)
+    given, extents = as_any_dtype(dtype), extents_of(shape, name)
+    if isinstance(given, ComplexType):
+        _refuse_order(str(name), given, range, sorted)
+        buffer = complex_buffer(str(name), extents, given.part)
+        buffer = replace(buffer, constant=as_truth(constant, "constant"))
+        return ComplexTensor(buffer, has_auto_name=isinstance(name, AutoName))
+    dtype_ = _dtype(given)
     promised = _read_range(str(name), dtype_, range)
     sorted = as_truth(sorted, "sorted")
     if sorted and (not extents or dtype_.is_bool):
@@ -225,6 +278,9 @@ def fixed(tensor: Tensor) -> Tensor:
 
     The sum of all that flows back to the maximum of a softmax is 0, for example.
     """
+    if isinstance(tensor, ComplexTensor) and tensor.planes is not None:
+        real, imag = map(fixed, tensor.planes)
+        return replace(tensor, is_fixed=True, planes=(real, imag))
     return replace(tensor, is_fixed=True)
 
 
@@ -246,8 +302,25 @@ def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     return extents
 
 
-def _dtype(given: DTypeLike) -> DType:
-    dtype_ = as_dtype(given)
+def complex_buffer(name: str, extents: tuple[int, ...], part: DType) -> Buffer:
+    """Return the buffer of complex numbers; raise LanguageError if they have no dimension."""
+    if not extents:
+        raise LanguageError(
+            f"'{name}' is complex and has no dimensions; give it the shape (1,), a "
+            "reduction of ac.ops by keepdims=True"
+        )
+    return Buffer(name, interleaved_shape(extents), part, is_complex=True)
+
+
+def _refuse_order(name: str, dtype: ComplexType, range: object, sorted: object) -> None:
+    """Raise LanguageError for promises that complex numbers cannot keep."""
+    if range is not None or as_truth(sorted, "sorted"):
+        raise LanguageError(
+            f"'{name}' is {dtype}, which has no order; leave out range= and sorted=True"
+        )
+
+
+def _dtype(dtype_: DType) -> DType:
     if dtype_.lanes != 1:
         raise LanguageError(f"a tensor holds scalars, not {dtype_}; use {dtype_.element}")
     return dtype_

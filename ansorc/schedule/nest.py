@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from math import prod
 from typing import cast
 
@@ -13,25 +12,20 @@ from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer, StepSum
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
 from ansorc.schedule.dot_body import TERM, dot_update
-from ansorc.schedule.in_place import (
-    Writing,
-    read_buffers,
-    store_together,
-    written_buffers,
-)
+from ansorc.schedule.in_place import Writing, read_buffers, store_together, written_buffers
 from ansorc.schedule.initial import first_pass
-from ansorc.schedule.layout import layout_of
-from ansorc.schedule.loops import loop_of, sequence, stages_ahead, starts_threads, under
-from ansorc.schedule.memory import memory_indices, memory_shape
+from ansorc.schedule.layout import load_packed
+from ansorc.schedule.loops import allocated, loop_of, sequence, stages_ahead, starts_threads, under
+from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.needed import Need, find_needs
-from ansorc.schedule.placed import Placed, axis_values_of, is_at_once, minus
+from ansorc.schedule.placed import Placed, axis_values_of, indices_in_memory, is_at_once
 from ansorc.schedule.scan_state import (
     ScanStates,
     advance,
@@ -47,12 +41,13 @@ from ansorc.schedule.scattered import (
     store_identities,
 )
 from ansorc.schedule.skipping import where_needed
+from ansorc.schedule.sliding import warm_ups
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.step_tile import Leaves, tile_of_steps
-from ansorc.schedule.thread_reduction import ThreadRow, reduce_across, thread_row
+from ansorc.schedule.thread_reduction import ThreadRow, find_thread_row, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
-from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
+from ansorc.schedule.values import SplitPredicate, as_int, plus, quotient, times
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
@@ -194,23 +189,48 @@ class Nests:
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
-        nests = [(inner, self.nest(inner)) for inner in inside]
-        stmt = self._loops(placed, start + 1, unrolled, body, end)
-        stmt = sequence(*(nest for _, nest in nests), stmt)
-        for inner, _ in reversed(nests):
-            for buffer in reversed(self.placed[inner.name].buffers):
-                stmt = Allocate(buffer, stmt)
+        warm_up = self._warm_up(placed, first, inside)
+        stmt = self._with_nests(inside, lambda: self._loops(placed, start + 1, unrolled, body, end))
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
         if placed.stage.is_ragged(first) and isinstance(var, Var):
             return self._ragged(placed, var, stmt)
-        return loop_of(
+        loop = loop_of(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
             stages=stages_ahead(placed.stage, inside),
         )
+        kept = [b for stage in inside if stage.ring for b in self.placed[stage.name].buffers]
+        return allocated(kept, sequence(*warm_up, loop))
+
+    def _with_nests(self, inside: Sequence[Stage], body: Callable[[], Stmt]) -> Stmt:
+        """Return the nests of the stages `inside` a loop, then `body`, with their buffers."""
+        nests = [self.nest(inner) for inner in inside]
+        stmt = sequence(*nests, body())
+        held = [b for stage in inside if not stage.ring for b in self.placed[stage.name].buffers]
+        return allocated(held, stmt)
+
+    def _warm_up(self, placed: Placed, loop: Loop, inside: Sequence[Stage]) -> list[Stmt]:
+        """Return the iterations of `loop` before its first one, for stages that keep something.
+
+        Those `inside` it begin one after another, each as early as its readers need.
+        """
+        early = {name: as_int(turns) for name, turns in warm_ups(self.state, inside).items()}
+        turns = max(early.values(), default=0)
+        if not turns:
+            return []
+        var, leaf = self._fresh(replace(loop, extent=turns)), placed.leaves[loop.name]
+        placed.leaves[loop.name] = plus(var, const(-turns))
+        early_stages = [stage for stage in inside if early[stage.name]]
+        nests: list[Stmt] = []
+        for stage in early_stages:
+            first = compare(CompareOp.GE, var, const(turns - early[stage.name]))
+            nests.append(under([first] if early[stage.name] < turns else [], self.nest(stage)))
+        held = [b for s in early_stages if not s.ring for b in self.placed[s.name].buffers]
+        placed.leaves[loop.name] = leaf
+        return [For(var, turns, LoopKind.SERIAL, allocated(held, sequence(*nests)))]
 
     def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
         """Return the loop over a range that is data, which is checked once for each row."""
@@ -248,8 +268,7 @@ class Nests:
             values, guards = axis_values_of(placed, placed.leaves)
             results = placed.buffers, self._store_indices(placed, values)
             bodies = states.put_in(self._values(placed, values), placed.leaves)
-            bodies = bodies if tile is None else tile.put_in(bodies, placed.leaves)
-            stmt = advance(states, placed.leaves, results, bodies)
+            stmt = advance(states, placed.leaves, results, tile.put_in(bodies, placed.leaves))
             return self._guard(placed, values, guards, stmt)
 
         def added(each: StepSum, at: Leaves, terms: Leaves) -> Stmt:
@@ -257,19 +276,14 @@ class Nests:
             values, guards = axis_values_of(placed, leaves)
             (term,) = self._expressions(placed, {**values, **terms}, [each.body], tuple(terms))
             (term,) = states.put_in([term], leaves)
-            assert tile is not None
             return self._guard(placed, values, guards, tile.add(each, term, leaves))
 
+        def elements() -> Stmt:
+            stmt = self._loops(placed, tile.start, unrolled, step)
+            return tile.around(stmt, self._fresh, added)
+
         def inside(start: int) -> Stmt:
-            if tile is None:
-                return self._loops(placed, start, unrolled, step)
-            whole = tile
-
-            def of_tile() -> Stmt:
-                stmt = self._loops(placed, whole.start, unrolled, step)
-                return whole.around(stmt, self._fresh, added)
-
-            return self._loops(placed, start, unrolled, of_tile, end=whole.start)
+            return self._loops(placed, start, unrolled, elements, end=tile.start)
 
         def steps() -> Stmt:
             stmt = inside(turn)
@@ -281,9 +295,7 @@ class Nests:
         else:
             loops = inside(first)
         stmt = sequence(*self._initial(placed, first, states), loops)
-        for buffer in reversed(states.buffers):
-            stmt = Allocate(buffer, stmt)
-        return stmt
+        return allocated(states.buffers, stmt)
 
     def _updates(self, placed: Placed, start: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from `start` on, skipped where none of their iterations matters.
@@ -375,7 +387,7 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
-        row = thread_row(placed, self.threads)
+        row = find_thread_row(placed, self.threads)
         if row is not None:
             return self._across_threads(placed, values, guards, row)
         if last.mark is Mark.TENSORIZE:
@@ -421,9 +433,7 @@ class Nests:
     def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         if self.state.writings.get(placed.stage.name, Writing.PART) is not Writing.PART:
             return self.overwritten(placed, values)
-        axes = zip(placed.stage.op.axes, placed.lows, strict=True)
-        box = tuple(minus(values[axis.name], low) for axis, low in axes)
-        return memory_indices(placed.stage, box)
+        return indices_in_memory(placed, [values[axis.name] for axis in placed.stage.op.axes])
 
     def _update_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Return where a term goes: along scattered axes to its places."""
@@ -451,7 +461,7 @@ class Nests:
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name in self.state.rewritten:
-                return self._load_packed(node.buffer.name)
+                return load_packed(self.state, node.buffer.name, self.placed)
             if not isinstance(node, Load) or isinstance(node.buffer, StateBuffer):
                 return None
             source = self.placed.get(node.buffer.name)
@@ -462,22 +472,9 @@ class Nests:
             if source.stage.op.overwrites:
                 held = read_buffers(source.stage, self.state.writings[source.stage.name])
                 return Load(held[number], node.indices)
-            indices = zip(node.indices, source.lows, strict=True)
-            box = tuple(minus(index, low) for index, low in indices)
-            return Load(source.buffers[number], memory_indices(source.stage, box))
+            return Load(source.buffers[number], indices_in_memory(source, node.indices))
 
         return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
-
-    def _load_packed(self, tensor: str) -> Load:
-        """Return the load of an input whose layout is rewritten: its indices are the loops."""
-        layout = layout_of(self.state, tensor)
-        indices: list[Expr] = []
-        for digit in layout.digits:
-            placed = self.placed[digit.stage]
-            values = iterator_values(placed.stage, placed.leaves)[0]
-            terms = (times(values[name], factor) for name, factor in digit.iterators)
-            indices.append(reduce(plus, terms))
-        return Load(layout.packing.packed, tuple(indices))
 
     def _guard(
         self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt

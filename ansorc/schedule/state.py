@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeAlias
 
 from ansorc.errors import ArgumentError, ScheduleError, Spot
 from ansorc.ir import notebook
@@ -130,6 +130,13 @@ class Step(ABC):
             self.refuse(state, f"'{iterator.name}' {words}", (self.stage, iterator.name))
 
 
+RegionKey: TypeAlias = tuple[str, str, int, bool]
+"""A stage, the stage in whose first loops it is read, how many these are, and `is_shared`."""
+Regions: TypeAlias = dict[RegionKey, object]
+_OF_STAGES = ("regions", "_by_name", "_read_by", "_made_by")
+"""What a state knows of its stages alone."""
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """The stages of a program, producers first, after `steps`; immutable.
@@ -151,18 +158,24 @@ class State:
         """Return the state after `step`; raise ScheduleError where it does not fit."""
         after = step.apply(self)
         steps = (*self.steps, step)
-        return replace(
+        made = replace(
             self, stages=after.stages, steps=steps, rewritten=after.rewritten,
             transformed=after.transformed,
         )  # fmt: skip
+        vars(made).update({key: vars(after)[key] for key in _OF_STAGES if key in vars(after)})
+        return made
 
     def find(self, name: str) -> Stage | None:
         """Return the stage called `name`, or None."""
         return self._by_name.get(name)
 
     @cached_property
-    def regions(self) -> dict[tuple[str, str, int, bool], object]:
-        """A cache of results of `ansorc.schedule.bounds.region` for this state."""
+    def regions(self) -> Regions:
+        """A cache of results of `ansorc.schedule.bounds.region` for this state.
+
+        A step that changes one stage keeps what does not depend on it, so a program of many stages
+        does not compute all regions again for each step.
+        """
         return {}
 
     @cached_property
@@ -213,7 +226,33 @@ class State:
     def with_stage(self, new: Stage, *, old: str | None = None) -> State:
         """Return the state with the stage called `old` (default: the same name) replaced."""
         name = new.name if old is None else old
-        return replace(self, stages=tuple(new if s.name == name else s for s in self.stages))
+        made = replace(self, stages=tuple(new if s.name == name else s for s in self.stages))
+        known = self.find(name)
+        if known is not None and known.op is new.op and known.is_inlined == new.is_inlined:
+            kept = vars(made)
+            kept |= {key: vars(self)[key] for key in ("_read_by", "_made_by") if key in vars(self)}
+            kept["_by_name"] = {**self._by_name, name: new}
+            if regions := vars(self).get("regions"):
+                kept["regions"] = self._regions_beside(regions, name)
+        return made
+
+    def _regions_beside(self, regions: Mapping[RegionKey, object], name: str) -> Regions:
+        """Return the regions that do not depend on the stage `name`.
+
+        Those that do are its own, those of all that is computed for it, and those in its loops.
+        """
+        affected, waiting = {name}, [name]
+        while waiting:
+            for buffer in self.stage(waiting.pop()).op.reads:
+                source = self._made_by.get(buffer.name)
+                if source is not None and source not in affected:
+                    affected.add(source)
+                    waiting.append(source)
+        return {
+            key: found
+            for key, found in regions.items()
+            if key[0] not in affected and key[1] not in affected
+        }
 
     def readers(self, name: str) -> tuple[Stage, ...]:
         """Return the stages, without inlined ones, that read the result of the stage `name`.
@@ -222,18 +261,24 @@ class State:
         """
         source = self.find(name)
         if source is None or len(source.op.buffers) == 1:
-            return self._by_read.get(name if source is None else source.op.buffer.name, ())
-        names = {s.name for b in source.op.buffers for s in self._by_read.get(b.name, ())}
+            read = self._read_by.get(name if source is None else source.op.buffer.name, ())
+            return tuple(self._by_name[reader] for reader in read)
+        names = {s for b in source.op.buffers for s in self._read_by.get(b.name, ())}
         return tuple(stage for stage in self.stages if stage.name in names)
 
     @cached_property
-    def _by_read(self) -> Mapping[str, tuple[Stage, ...]]:
+    def _read_by(self) -> Mapping[str, tuple[str, ...]]:
         """The stages that read each tensor, without inlined ones."""
-        readers: dict[str, list[Stage]] = {}
+        readers: dict[str, list[str]] = {}
         for stage in self.stages:
             for buffer in () if stage.is_inlined else stage.op.reads:
-                readers.setdefault(buffer.name, []).append(stage)
+                readers.setdefault(buffer.name, []).append(stage.name)
         return {name: tuple(stages) for name, stages in readers.items()}
+
+    @cached_property
+    def _made_by(self) -> Mapping[str, str]:
+        """The stage that computes each tensor."""
+        return {buffer.name: stage.name for stage in self.stages for buffer in stage.op.buffers}
 
     def source(self, tensor: str) -> Stage | None:
         """Return the stage that computes `tensor`, or None."""

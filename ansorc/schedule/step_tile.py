@@ -65,7 +65,7 @@ class StepTile:
                 return None
             return self.load(node.buffer.name, leaves)
 
-        return [rewrite(value, rule) for value in values]
+        return [rewrite(value, rule) for value in values] if self.sums else [*values]
 
     def load(self, name: str, leaves: Leaves) -> Load:
         """Return the load of a result for the `leaves` of the loops."""
@@ -139,18 +139,16 @@ class _Variables:
         return body
 
 
-def tile_of_steps(
-    state: State, name: str, unrolled: frozenset[str], scope: Scope
-) -> StepTile | None:
-    """Return the tile whose reductions the steps of the scan `name` compute; None without any.
+def tile_of_steps(state: State, name: str, unrolled: frozenset[str], scope: Scope) -> StepTile:
+    """Return the tile whose reductions the steps of the scan `name` compute, if it has any.
 
     Its loops are those inside of the steps that are innermost and have no stages inside, as many as
     the results of `TILE_BYTES` belong to.
     """
     stage = state.stage(name)
-    if not stage.op.step_sums:
-        return None
     loops = stage.iterators
+    if not stage.op.step_sums:
+        return StepTile((), len(loops), (), scope)
     inside = state.stages_inside(name)
     held = {each.attach.iterator for each in inside if isinstance(each.attach, At)}
     start, least = len(loops), last_step(loops) + 1

@@ -57,10 +57,10 @@ class ThreadRow:
     """The loops over threads around the row: each of their iterations has its own row."""
 
 
-def thread_row(placed: Placed, threads: Mapping[str, tuple[str, int]]) -> ThreadRow | None:
-    """Return the threads that a reduction of a stage is bound to, if one is.
+def find_thread_row(placed: Placed, threads: Mapping[str, tuple[str, int]]) -> ThreadRow | None:
+    """Return the threads that a reduction of the stage is bound to, if one is.
 
-    `threads` are the variable and the extent of each loop over threads around it.
+    `threads` gives the variable and the extent of each loop over threads around it.
     """
     for iterator in placed.stage.iterators:
         var = placed.leaves[iterator.name]

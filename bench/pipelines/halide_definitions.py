@@ -162,14 +162,14 @@ def interpolate(inputs: Inputs) -> Any:
     down = [define("level0", (x, y, c), value)]
     for level in range(1, LEVELS):
         wide, high = sizes[-1]
-        before = _Cut(down[-1], wide, high)
+        before = Cut(down[-1], wide, high)
         across = define(
             f"across{level}", (x, y, c),
             (before[2 * x - 1, y, c] + hl.f32(2) * before[2 * x, y, c] + before[2 * x + 1, y, c])
             * hl.f32(0.25),
         )  # fmt: skip
         sizes.append((-(-wide // 2), -(-high // 2)))
-        halved = _Cut(across, sizes[-1][0], high)
+        halved = Cut(across, sizes[-1][0], high)
         down.append(define(
             f"level{level}", (x, y, c),
             (halved[x, 2 * y - 1, c] + hl.f32(2) * halved[x, 2 * y, c] + halved[x, 2 * y + 1, c])
@@ -177,12 +177,12 @@ def interpolate(inputs: Inputs) -> Any:
         ))  # fmt: skip
     up = down[-1]
     for level in reversed(range(LEVELS - 1)):
-        coarse = _Cut(up, *sizes[level + 1])
+        coarse = Cut(up, *sizes[level + 1])
         wider = define(
             f"wider{level}", (x, y, c),
             (coarse[x // 2, y, c] + coarse[(x + 1) // 2, y, c]) * hl.f32(0.5),
         )  # fmt: skip
-        tall = _Cut(wider, sizes[level][0], sizes[level + 1][1])
+        tall = Cut(wider, sizes[level][0], sizes[level + 1][1])
         larger = define(
             f"larger{level}", (x, y, c),
             (tall[x, y // 2, c] + tall[x, (y + 1) // 2, c]) * hl.f32(0.5),
@@ -195,7 +195,7 @@ def interpolate(inputs: Inputs) -> Any:
     return define("filled", (x, y, c), up[x, y, c] / up[x, y, 3])
 
 
-class _Cut:
+class Cut:
     """A function whose places are cut off at the edges of its extents."""
 
     def __init__(self, function: Any, columns: int, rows: int) -> None:

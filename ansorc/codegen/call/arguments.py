@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ansorc.codegen.device_array import (
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
 from ansorc.ir.aligned import Array
+from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.packing import PackedWeight
 
 Packer: TypeAlias = Callable[[int, Param, object, Array], Array]
@@ -161,11 +162,15 @@ def _address(operand: DeviceOperand) -> int:
 def _require_fit(argument: _CallArgument, array: DeviceOperand, *, may_write: bool) -> None:
     """Raise CallError for a wrong dtype or shape, and for an output that is read-only."""
     param = argument.param
-    if array.dtype != param.dtype.numpy:
-        remedy = f"the kernel wants {param.dtype}; convert it with .astype('{param.dtype}')"
+    is_of_parts = param.is_complex and array.dtype == param.dtype.numpy
+    wanted, shape = param.dtype.numpy, param.source_shape
+    if not is_of_parts:
+        wanted, shape = param.caller_dtype, param.caller_shape
+    if array.dtype != wanted:
+        remedy = f"the kernel wants {wanted}; convert it with .astype('{wanted}')"
         raise argument.refuse(f"has dtype {array.dtype}", remedy)
-    if array.shape != param.source_shape:
-        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {param.source_shape}")
+    if array.shape != shape:
+        raise argument.refuse(f"has shape {array.shape}", f"the kernel wants {shape}")
     if param.is_written and not may_write:
         written = "the new values of this input" if param.is_updated else "its result"
         raise argument.refuse(
@@ -183,7 +188,35 @@ def _array(argument: _CallArgument, value: object) -> Array:
     if not array.flags.aligned:
         remedy = f"an element of {param.dtype} needs {param.dtype.bytes}; copy the array"
         raise argument.refuse(f"is misaligned (address {array.ctypes.data:#x})", remedy)
-    return array
+    return view_parts(array) if is_complex_array(array) else array
+
+
+class ComplexArguments:
+    """Views the complex arrays of calls as their parts, which is all that machine code knows."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._kinds = [
+            None if not param.is_complex or param.is_rewritten
+            else (param.caller_dtype, param.caller_shape, param.dtype.numpy)
+            for param in signature.params
+        ]  # fmt: skip
+        self.has_any = any(self._kinds)
+
+    def parts(self, values: Sequence[object]) -> tuple[object, ...]:
+        """Return `values` with the parts of those that fit; anything else as it is."""
+        return tuple(
+            value if kind is None or not isinstance(value, np.ndarray)
+            else _fitting_parts(cast(Array, value), kind)
+            for value, kind in zip(values, self._kinds, strict=True)
+        )  # fmt: skip
+
+
+def _fitting_parts(
+    array: Array, kind: tuple[np.dtype[Any], tuple[int, ...], np.dtype[Any]]
+) -> Array:
+    dtype, shape, part = kind
+    fits = array.dtype == dtype and array.shape == shape and array.flags.c_contiguous
+    return array.view(part) if fits else array
 
 
 def _contiguous_remedy(param: Param) -> str:
@@ -191,7 +224,8 @@ def _contiguous_remedy(param: Param) -> str:
     if param.is_updated:
         return f"{wants} that it can write to; copy it to one, and copy the result back"
     if param.is_output:
-        return f"{wants}; pass numpy.empty({param.shape}, '{param.dtype}') and copy from it"
+        shape, kind = param.caller_shape, param.caller_dtype.name
+        return f"{wants}; pass numpy.empty({shape}, '{kind}') and copy from it"
     return f"{wants}; use numpy.ascontiguousarray"
 
 
@@ -266,4 +300,4 @@ def _require_no_overlap(signature: Signature, places: Sequence[tuple[int, int]])
 
 
 def _describe(param: Param) -> str:
-    return f"{param.name}: {param.dtype}{list(param.source_shape)}"
+    return f"{param.name}: {param.caller_type}"

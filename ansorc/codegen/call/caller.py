@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ansorc.codegen.base import BoundKernel, DirectCall, DirectKernel, LoadedKernel
-from ansorc.codegen.call.arguments import check_arrays
+from ansorc.codegen.call.arguments import ComplexArguments, check_arrays
 from ansorc.codegen.call.bound import BoundCall
 from ansorc.codegen.call.output_pool import OutputPool
 from ansorc.codegen.call.packed_inputs import PackedInputs
@@ -73,6 +73,7 @@ class Caller(Generic[Loaded]):
         self._inputs = self._is_output.count(False)
         self._has_outputs_last = not any(self._is_output[: self._inputs])
         self._packed_inputs = PackedInputs(signature)
+        self._complex = ComplexArguments(signature)
         self._direct: DirectCall | None = None
         self._has_tried_direct = False
 
@@ -109,6 +110,8 @@ class Caller(Generic[Loaded]):
 
     def _run(self, values: tuple[object, ...], threads: int) -> None:
         direct = self._direct
+        if self._complex.has_any and len(values) == len(self._is_output):
+            values = self._complex.parts(values)
         status = None
         if direct is not None:
             status = direct(values, threads, self._workspace() or 0)

@@ -144,9 +144,7 @@ class Module:
         return backend.save(file_path(path), self._compiled, self.signature, self.target)
 
     def __repr__(self) -> str:
-        params = ", ".join(
-            f"{p.name}: {p.dtype}{list(p.source_shape)}" for p in self.signature.params
-        )
+        params = ", ".join(f"{p.name}: {p.caller_type}" for p in self.signature.params)
         return f"<kernel {self.signature.name}({params}) for {self.target.text}>"
 
     def _repr_html_(self) -> str:
@@ -157,7 +155,7 @@ class Module:
 
 def _rows(signature: Signature) -> list[tuple[str, str]]:
     """Each parameter and what it is."""
-    return [(p.name, f"{_role(p)} {p.dtype}{list(p.source_shape)}") for p in signature.params]
+    return [(p.name, f"{_role(p)} {p.caller_type}") for p in signature.params]
 
 
 def _role(param: Param) -> str:

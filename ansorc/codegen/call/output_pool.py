@@ -23,7 +23,7 @@ class OutputPool:
     """
 
     def __init__(self, param: Param) -> None:
-        self._shape, self._dtype = param.shape, param.dtype.numpy
+        self._shape, self._dtype = param.caller_shape, param.caller_dtype
         self._kept = deque[Array](maxlen=KEPT)
 
     def take(self) -> Array:

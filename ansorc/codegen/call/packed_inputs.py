@@ -10,6 +10,7 @@ import numpy as np
 
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.ir.aligned import Array
+from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.packing import PackedWeight
 from ansorc.target.units import seconds_text
 
@@ -86,9 +87,7 @@ def _is_frozen(array: Array) -> bool:
 def _fits(array: Array, weight: PackedWeight) -> bool:
     """Whether `array` is still as it was when it was packed; attributes of arrays can be set."""
     source, flags = weight.packing.source, array.flags
-    return (
-        array.shape == source.shape
-        and array.dtype == source.dtype.numpy
-        and flags.c_contiguous
-        and not flags.writeable
-    )
+    if not flags.c_contiguous or flags.writeable:
+        return False
+    parts = view_parts(array) if is_complex_array(array) and array.ndim else array
+    return parts.shape == source.shape and parts.dtype == source.dtype.numpy

@@ -162,6 +162,8 @@ class MemoryWriter:
             return splat(self._writer, scalar, flat.lanes)
         if flat.step != 1:
             is_memory = buffer.scope is not Scope.REGISTER and buffer.dtype.bytes >= _APART_BYTES
+            if flat.step == 2 and mask is None and _holds_pairs(buffer, flat.first):
+                return self._load_parts(buffer, flat)
             if 1 < flat.step <= _APART_STEPS and is_memory:
                 return self._load_apart(buffer, flat, mask)
             return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
@@ -198,11 +200,52 @@ class MemoryWriter:
 
     def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
         if mask is None or all(_inside(element, buffer) for element in places):
+            if (near := self._load_shared(buffer, places)) is not None:
+                return near
             values = [self._load_at(buffer, element, None) for element in places]
             return pack(self._writer, values)
         lanes = len(places)
         name = f"masked.gather.{suffix(in_memory(buffer.dtype.vector(lanes)))}.v{lanes}p0"
         return self._call_masked(name, buffer, self._pointers(buffer, places), mask)
+
+    def _load_shared(self, buffer: Buffer, places: list[Linear[Symbol]]) -> Value | None:
+        """Load neighbours of which each has as many lanes, as `x[j // 2]` of 8 lanes has 4.
+
+        Of complex numbers also the parts of one kind. None if `places` are others.
+        """
+        offsets = [place.plus(places[0], -1) for place in places]
+        if buffer.scope is Scope.REGISTER or any(offset.terms for offset in offsets):
+            return None
+        numbers, lanes = [offset.constant for offset in offsets], len(places)
+        copies = lanes // (max(numbers) + 1) if max(numbers) >= 0 else 0
+        if copies > 1 and numbers == [lane // copies for lane in range(lanes)]:
+            start, count = places[0], lanes // copies
+        elif _holds_pairs(buffer, places[0]) and numbers == [n - n % 2 for n in range(lanes)]:
+            skipped = places[0].constant % 2
+            start, count = places[0].offset_by(-skipped), lanes
+            numbers = [number + skipped for number in numbers]
+        else:
+            return None
+        if count == 1:
+            return None
+        loaded = self._load_once(buffer, LaneIndex(start, count, 1))
+        return shuffle(self._writer, loaded, loaded, numbers)
+
+    def _load_parts(self, buffer: Buffer, flat: LaneIndex[Symbol]) -> Value:
+        """Load complex numbers, and leave out their parts of one kind."""
+        lanes, skipped = flat.lanes, flat.first.constant % 2
+        start = flat.first.offset_by(-skipped)
+        first, second = (
+            self._load_once(buffer, LaneIndex(start.offset_by(number * lanes), lanes, 1))
+            for number in (0, 1)
+        )
+        return shuffle(self._writer, first, second, [2 * lane + skipped for lane in range(lanes)])
+
+    def _load_once(self, buffer: Buffer, flat: LaneIndex[Symbol]) -> Value:
+        return self._once(buffer, flat, None, self._load_all)
+
+    def _load_all(self, buffer: Buffer, flat: LaneIndex[Symbol]) -> Value:
+        return self._load_flat(buffer, flat, None)
 
     def _pointers(self, buffer: Buffer, places: list[Linear[Symbol]]) -> str:
         """Return the vector of the addresses of `places`, with its type."""
@@ -355,6 +398,12 @@ class MemoryWriter:
             scope.memo[key] = self._writer.name("step")
             scope.counters.add((scope.memo[key], self._writer.name("step")), start, step)
         return scope.memo[key]
+
+
+def _holds_pairs(buffer: Buffer, element: Linear[Symbol]) -> bool:
+    """Whether `buffer` has complex numbers, and the parity of the place `element` is known."""
+    is_known = all(factor % 2 == 0 for factor in element.terms.values())
+    return buffer.is_complex and is_known and buffer.scope is not Scope.REGISTER
 
 
 def _inside(element: Linear[Symbol], buffer: Buffer, reach: int = 0) -> bool:

@@ -222,9 +222,17 @@ def _describe(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
     role += ", packed" if param.is_rewritten else ""
     role += ", updated" if param.is_updated else ""
-    shape = "".join(f"[{extent}]" for extent in param.source_shape) or " (one element)"
+    shape = "".join(f"[{extent}]" for extent in param.caller_shape) or " (one element)"
     original = "" if name == param.name else f" ('{param.name}')"
-    return f"{name}{original}: {param.dtype}{shape}, {role}{_BITS.get(param.dtype, '')}"
+    kind = param.caller_dtype.name if param.is_complex else param.dtype
+    bits = _pairs(param.dtype) if param.is_complex else _BITS.get(param.dtype, "")
+    return f"{name}{original}: {kind}{shape}, {role}{bits}"
+
+
+def _pairs(part: DType) -> str:
+    """Return what a contract says of complex numbers with parts of a dtype."""
+    kind = c_type(part)
+    return f", {kind} pairs: real, imaginary ({kind} _Complex, std::complex<{kind}>)"
 
 
 def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> list[str]:
@@ -242,10 +250,11 @@ def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> 
         lines.append(f"#define {prefix}_FAULT_PLACE {signature.fault_place}")
     for param, name in zip(signature.params, names, strict=True):
         base = f"{prefix}_{name.upper()}"
-        shape = param.source_shape
+        shape = param.caller_shape
         lines.append(f"#define {base}_RANK {len(shape)}")
         lines += [f"#define {base}_DIM{n} {extent}" for n, extent in enumerate(shape)]
-        lines.append(f"#define {base}_ELEMENTS {math.prod(shape)}")
+        note = f" /* {c_type(param.dtype)}s */" if param.is_complex else ""
+        lines.append(f"#define {base}_ELEMENTS {math.prod(param.source_shape)}{note}")
         if param.packing is not None:
             lines.append(f"#define {base}_PACKED_ELEMENTS {param.elements}")
     return lines

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ansorc.codegen.package.c_names import c_names, packer_name, require_c_name
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64, DType, dtype
@@ -44,6 +46,8 @@ class Param:
     """How a weight becomes the array of `shape` that the kernel reads; for constants alone."""
     is_updated: bool = False
     """Whether the kernel writes the new values of this input to it."""
+    is_complex: bool = False
+    """Whether the caller's elements are complex: pairs of neighbours along the last dimension."""
 
     @property
     def is_written(self) -> bool:
@@ -54,6 +58,24 @@ class Param:
     def source_shape(self) -> tuple[int, ...]:
         """The shape of a weight before it is packed, of any other array `shape`."""
         return self.shape if self.packing is None else self.packing.source.shape
+
+    @property
+    def caller_shape(self) -> tuple[int, ...]:
+        """The shape of the caller's array: in complex numbers, if it has such."""
+        shape = self.source_shape
+        return (*shape[:-1], shape[-1] // 2) if self.is_complex else shape
+
+    @property
+    def caller_dtype(self) -> np.dtype[Any]:
+        """The type of the caller's elements in NumPy."""
+        kind = self.dtype.numpy
+        return np.dtype(f"c{2 * kind.itemsize}") if self.is_complex else kind
+
+    @property
+    def caller_type(self) -> str:
+        """The dtype and the shape of the caller's array as text: `complex64[4, 8]`."""
+        kind = self.caller_dtype.name if self.is_complex else self.dtype.name
+        return f"{kind}{list(self.caller_shape)}"
 
     @property
     def is_rewritten(self) -> bool:
@@ -82,6 +104,7 @@ class Param:
             "constant": self.constant,
             "packing": self.packing.to_json() if self.packing is not None else None,
             **({"updated": True} if self.is_updated else {}),
+            **({"complex": True} if self.is_complex else {}),
         }
 
     @staticmethod
@@ -96,6 +119,7 @@ class Param:
             bool(fields["constant"]),
             Packing.from_json(packing) if packing is not None else None,
             bool(fields.get("updated", False)),  # only those have it that are
+            bool(fields.get("complex", False)),
         )
 
 
@@ -199,6 +223,7 @@ def signature_of(
         Param(
             b.name, b.shape, b.dtype, b.name in stored and not b.is_updated, b.constant,
             packed.get(b.name, Packing.plain(b) if b.constant else None), b.is_updated,
+            b.is_complex,
         )
         for b in function.params
     )  # fmt: skip

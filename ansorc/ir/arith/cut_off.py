@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 
 from ansorc.ir.arith.affine import Linear, affine
@@ -38,8 +39,12 @@ def cut_off(index: Expr) -> CutOff | None:
     return None if value is index or low > high else CutOff(value, low, high)
 
 
+@lru_cache(maxsize=1 << 14)
 def linear_form(index: Expr) -> tuple[Linear[str] | None, CutOff | None]:
-    """Return the linear form of `index`, or of what it cuts off and where; None if it has none."""
+    """Return the linear form of `index`, or of what it cuts off and where; None if it has none.
+
+    The form is shared by all who ask for it, and must not be changed.
+    """
     form, cut = affine(index), None
     if form is None and (cut := cut_off(index)) is not None:
         form = affine(cut.value)

@@ -23,7 +23,7 @@ from ansorc.lang.gradient.stages import Stages
 from ansorc.lang.gradient.terms import add, zero
 from ansorc.lang.literal import short_text
 from ansorc.lang.naming import AutoName
-from ansorc.lang.tensor import OwnedBuffer, Tensor, fixed
+from ansorc.lang.tensor import ComplexTensor, OwnedBuffer, Tensor, fixed
 from ansorc.lang.trace import Key, key_of, list_tensors
 
 _Adjoint = Tensor | Const
@@ -63,6 +63,11 @@ def _check(loss: Tensor, tensors: Sequence[Tensor], seed: Tensor | None) -> None
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LanguageError(
                 f"ac.gradient takes a tensor and a list of tensors, not {short_text(tensor)}"
+            )
+        if isinstance(tensor, ComplexTensor):
+            raise LanguageError(
+                f"ac.gradient: '{tensor.name}' is {tensor.dtype}; take derivatives by real "
+                "tensors, of which ac.complex makes elements, and of real and imaginary parts"
             )
         if not tensor.dtype.is_float:
             raise LanguageError(

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, FLOAT64, DType
-from ansorc.lang.define import compute_tuple
+from ansorc.lang.complex_functions import imag as imaginary_part
+from ansorc.lang.complex_functions import real as real_part
+from ansorc.lang.define import compute, compute_tuple, interleaved
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.scalar import const, cos, if_then_else, minimum, sin
 from ansorc.lang.scalar_type import Scalar
-from ansorc.lang.tensor import Tensor
+from ansorc.lang.tensor import ComplexTensor, Tensor
 
 _FFT, _IFFT, _RFFT = AutoName("fft"), AutoName("ifft"), AutoName("rfft")
 _RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
@@ -28,24 +31,27 @@ Pair = tuple[Tensor, Tensor]
 """The real and the imaginary parts of complex numbers."""
 
 
-def fft(real: Tensor, imaginary: Tensor | None = None, name: str = _FFT) -> Pair:
+def fft(real: Tensor, imaginary: Tensor | None = None, name: str = _FFT) -> Any:
     """Return the Fourier transform [..., n] of complex numbers [..., n] along the last axis.
 
-    Numbers are pairs of tensors, float32 or float64; without `imaginary` they are real. The result
-    at f is the sum over t of x[t] exp(-2 pi i f t / n), as `numpy.fft.fft` has it. Raise
-    LanguageError on other dtypes and shapes.
+    Numbers are a complex tensor, and so is the result; or they are pairs of tensors, float32 or
+    float64, and the result is such a pair; without `imaginary` they are real. The result at f is
+    the sum over t of x[t] exp(-2 pi i f t / n), as `numpy.fft.fft` has it. Raise LanguageError on
+    other dtypes and shapes.
     """
-    _check("fft", real, imaginary)
-    return _transform(real, imaginary, _FORWARD, name)
+    parts = _check("fft", real, imaginary, name)
+    pair = _transform(*parts, _FORWARD, name)
+    return interleaved(name, pair) if isinstance(real, ComplexTensor) else pair
 
 
-def ifft(real: Tensor, imaginary: Tensor | None = None, name: str = _IFFT) -> Pair:
+def ifft(real: Tensor, imaginary: Tensor | None = None, name: str = _IFFT) -> Any:
     """Return the inverse of `fft`, divided by n, along the last axis; see `fft`.
 
     Raise LanguageError as it does.
     """
-    _check("ifft", real, imaginary)
-    return _transform(real, imaginary, _INVERSE, name, scale=1.0 / real.shape[-1])
+    parts = _check("ifft", real, imaginary, name)
+    pair = _transform(*parts, _INVERSE, name, scale=1.0 / real.shape[-1])
+    return interleaved(name, pair) if isinstance(real, ComplexTensor) else pair
 
 
 def rfft(real: Tensor, name: str = _RFFT) -> Pair:
@@ -54,11 +60,19 @@ def rfft(real: Tensor, name: str = _RFFT) -> Pair:
     The frequencies that are left out are the conjugates of those that are there. Raise
     LanguageError as `fft` does.
     """
-    _check("rfft", real, None)
+    require(not isinstance(real, ComplexTensor), "rfft", real, need="it takes real numbers")
+    _check("rfft", real, None, name)
     return _transform(real, None, _FORWARD, name, count=real.shape[-1] // 2 + 1)
 
 
-def _check(what: str, real: Tensor, imaginary: Tensor | None) -> None:
+def _check(
+    what: str, real: Tensor, imaginary: Tensor | None, name: str
+) -> tuple[Tensor, Tensor | None]:
+    """Return real and imaginary parts; raise LanguageError for what is no such pair."""
+    if isinstance(real, ComplexTensor):
+        need = "a complex tensor has its imaginary parts; leave out the other"
+        require(imaginary is None, what, real, need=need)
+        return real.planes or _split(real, name)
     fits = real.dtype in (FLOAT32, FLOAT64) and len(real.shape) > 0
     require(fits, what, real, need="it takes float32 or float64 along the last axis")
     if imaginary is not None and (imaginary.shape, imaginary.dtype) != (real.shape, real.dtype):
@@ -66,6 +80,16 @@ def _check(what: str, real: Tensor, imaginary: Tensor | None) -> None:
             f"{what} takes real and imaginary parts of one shape and dtype, not {real!r} and "
             f"{imaginary!r}"
         )
+    return real, imaginary
+
+
+def _split(data: ComplexTensor, name: str) -> Pair:
+    """Return the real and the imaginary parts of a complex tensor."""
+    first, second = (
+        compute(data.shape, lambda *i, part=part: part(data[i]), stage_name(name, words))
+        for part, words in ((real_part, "real"), (imaginary_part, "imag"))
+    )
+    return first, second
 
 
 def _transform(

@@ -14,7 +14,7 @@ from ansorc.lang.operators.wide import SumTypes, widen
 from ansorc.lang.reduction import ReduceAxis, Reduction, reduce_axis
 from ansorc.lang.scalar import any_of, const, equal, if_then_else, not_equal
 from ansorc.lang.scalar_type import Scalar, as_scalar
-from ansorc.lang.tensor import Tensor
+from ansorc.lang.tensor import ComplexTensor, Tensor
 
 Dims = int | Sequence[int] | None
 """The axes to reduce, negative ones counted from the end; None: all."""
@@ -71,12 +71,13 @@ def prod(
 
 
 def mean(data: Tensor, axis: Dims = None, name: str = _MEAN, *, keepdims: bool = False) -> Tensor:
-    """Return the means of the floats `data` over `axis`; see `sum`.
+    """Return the means of the floats or complex numbers `data` over `axis`; see `sum`.
 
     There are two stages: `<name>.sum` (for 16-bit floats in float32) and the division. Raise
     LanguageError for integers, too.
     """
-    require(data.dtype.is_float, "mean", data, need="it needs floats; cast it first")
+    is_divisible = data.dtype.is_float or isinstance(data, ComplexTensor)
+    require(is_divisible, "mean", data, need="it needs floats; cast it first")
     total = wide_sums("mean", data, axis, stage_name(name, "sum"), keepdims=keepdims)
     share = 1.0 / math.prod(data.shape[d] for d in axis_numbers("mean", data, axis))
     return compute(total.shape, lambda *i: (total[i] * share).astype(data.dtype), name)

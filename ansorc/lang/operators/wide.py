@@ -7,11 +7,11 @@ Sums of 8- and 16-bit integers are int32. For other dtypes nothing changes: no n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ansorc.ir.dtype import FLOAT32, INT32, DType
 from ansorc.lang.define import compute
-from ansorc.lang.literal import DTypeLike, as_dtype
+from ansorc.lang.literal import DTypeLike, as_any_dtype
 from ansorc.lang.naming import stage_name
 from ansorc.lang.reduction import Reduction
 from ansorc.lang.scalar_type import Scalar
@@ -28,7 +28,8 @@ class SumTypes(NamedTuple):
     def of(kind: DType, given: DTypeLike | None = None) -> SumTypes:
         """Return the dtypes for terms of dtype `kind`; both are `given` if it is not None."""
         if given is not None:
-            return SumTypes(as_dtype(given), as_dtype(given))
+            wanted = cast(DType, as_any_dtype(given))  # or that of complex numbers, which is alike
+            return SumTypes(wanted, wanted)
         sums = sum_type(kind)
         return SumTypes(sums, kind if kind.is_float else sums)
 

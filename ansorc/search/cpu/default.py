@@ -24,7 +24,7 @@ from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import StageAnalysis
-from ansorc.search.sketch.complete import place_stages
+from ansorc.search.sketch.complete import is_long, place_stages
 from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
@@ -99,8 +99,6 @@ WITH_TERMS: tuple[SketchRule, ...] = (
     *RULES,
 )
 """The first sketch of these has products of rows of other products computed with these."""
-TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(), Skip())
-"""Those of these sketches that use a dot-product instruction, where there are any."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
@@ -174,7 +172,8 @@ class UntunedOnCpu:
     @staticmethod
     def of(dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedOnCpu:
         """Return the search that counts no borders yet."""
-        sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
+        rules = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(wishes.rewrite_layout), Skip())
+        sketches = tuple(s for s in generate(dag, target, rules) if is_tensorized(s))
         borders = frozenset[str]()
         if not sketches:
             rewrite_layout = wishes.rewrite_layout
@@ -242,14 +241,22 @@ def _rounds(sketch: Sketch) -> int:
 
 
 def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:
-    """Return the sketches of the definition itself: as they are, and with an operand packed."""
+    """Return the sketches of the definition itself: as they are, and with an operand packed.
+
+    In long pipelines other ways to compute single reductions are not tried, and nothing is packed:
+    each of these would be one more program of all stages.
+    """
     copies = (WITH_COPIES,) if any(op.places for op in dag.ops) else ()
-    firsts = [
-        generate(dag, target, rules, most=1)[0]
-        for rules in (RULES, *copies, WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS)
-    ]
+    plain = generate(dag, target, RULES, most=1)[0]
+    is_short = not is_long(plain)
+    variants = (WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS) if is_short else ()
+    firsts = [plain, *(generate(dag, target, r, most=1)[0] for r in (*copies, *variants))]
     fused = {s.steps: rewrite_layouts(s) if rewrite_layout else s for s in firsts}
-    return tuple(sketch for first in fused.values() for sketch in (first, *pack_operand(first)))
+    return tuple(
+        sketch
+        for first in fused.values()
+        for sketch in (first, *(pack_operand(first) if is_short else ()))
+    )
 
 
 def _redefine(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sketch, ...]:

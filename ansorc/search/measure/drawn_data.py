@@ -17,6 +17,7 @@ import numpy as np
 from ansorc.errors import FaultError, LanguageError, MeasureError, OptionError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.dtype import DType, Kind
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import all_tensors
@@ -161,6 +162,8 @@ def require_inputs(dags: Iterable[ComputeDAG], given: Mapping[str, object]) -> d
             kind = type(value).__name__
             raise OptionError(f"inputs: '{name}' is a {kind}; it must be a NumPy array")
         array = np.asarray(cast(Array, value))
+        if is_complex_array(array) and array.ndim and known[name][0].is_complex:
+            array = view_parts(np.ascontiguousarray(array))
         for buffer in known[name]:
             if array.shape != buffer.shape or array.dtype != buffer.dtype.numpy:
                 raise OptionError(

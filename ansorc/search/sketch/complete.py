@@ -36,6 +36,8 @@ MAX_LOOPS = 4
 """Loops tried for one stage, the innermost ones."""
 MOST_INLINED = 4096
 """Nodes that the readers of a stage may repeat: a stencil in another one has more."""
+MOST_PLACED = 24
+"""Stages of a pipeline for which several ways to place them are made, besides groups."""
 MAX_DEPTH = 8
 """Stages inside each other's loops, at most."""
 
@@ -226,20 +228,28 @@ def place_stages(
 
     The structure of each result is whole: only lengths and choices are open. By the usual
     `placement` the most promising places come first, and loops are shaped for vectors. Pipelines
-    come in groups of stages before that.
+    come in groups of stages before that; long ones have only one other way.
     """
     first = PartialSketch.of(sketch)
     placement = placement or BEST_PLACES
+    in_groups = placement is BEST_PLACES and is_pipeline(first)
+    most = 1 if in_groups and is_long(sketch) else max_locations
     partials: list[RankedSketch] = [(0, first)]
     for stage in reversed(first.state.stages):
         if not stage.is_inlined:
-            partials = placement.placed(partials, stage.name, max_locations)
+            partials = placement.placed(partials, stage.name, most)
     made = [partial for _, partial in partials]
-    if placement is BEST_PLACES and is_pipeline(first):
+    if in_groups:
         made = [*_group_stages(first), *made]
     return tuple(
         _annotate(annotate(partial, placement.marked_last), unroll_limits) for partial in made
     )
+
+
+def is_long(sketch: Sketch) -> bool:
+    """Return whether a pipeline has so many stages that few ways to compute it are compared."""
+    stages = [stage for stage in sketch.state.stages if not stage.is_inlined]
+    return len(stages) > MOST_PLACED and is_pipeline(PartialSketch.of(sketch))
 
 
 def _group_stages(first: PartialSketch) -> Iterator[PartialSketch]:

@@ -1,0 +1,42 @@
+"""Operands of the language as expressions: what a number becomes beside an element."""
+
+from __future__ import annotations
+
+from ansorc.errors import LanguageError
+from ansorc.ir.dtype import BOOL, FLOAT32, INT64, DType
+from ansorc.ir.expr import Expr, Operand, dtype_of
+from ansorc.lang.literal import literal, refuse_bool
+
+
+def default_dtype(number: float) -> DType:
+    return BOOL if isinstance(number, bool) else INT64 if isinstance(number, int) else FLOAT32
+
+
+def bool_as_number(value: Expr | float, other: Expr | float) -> Expr | float:
+    """Return a bool as a number if the other operand is a number; other values unchanged."""
+    if not isinstance(value, Operand) or not dtype_of(value).is_bool:
+        return value
+    goal = dtype_of(other).element if isinstance(other, Operand) else default_dtype(other)
+    return value if goal.is_bool else value.astype(goal)
+
+
+def match_operands(symbol: str, left: Expr | float, right: Expr | float) -> tuple[Expr, Expr]:
+    """Return both operands as expressions; a number gets the dtype of the other operand."""
+    if isinstance(left, Operand):
+        return left, right if isinstance(right, Operand) else _beside(symbol, right, left)
+    if isinstance(right, Operand):
+        return _beside(symbol, left, right), right
+    refuse_bool(left)
+    refuse_bool(right)
+    dtype = FLOAT32 if isinstance(left, float) or isinstance(right, float) else INT64
+    return literal(left, dtype), literal(right, dtype)
+
+
+def _beside(symbol: str, number: float, other: Expr) -> Expr:
+    """Return `number` as a literal of the dtype of `other`."""
+    dtype = dtype_of(other).element
+    if isinstance(number, float) and not dtype.is_float:
+        raise LanguageError(
+            f"'{symbol}' on {dtype} and {number}: cast the {dtype} operand to a float dtype first"
+        )
+    return literal(number, dtype)
