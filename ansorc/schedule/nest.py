@@ -13,12 +13,21 @@ from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
-from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    For,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
+from ansorc.schedule.c_call import call_of_c_function
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.in_place import (
     Writing,
@@ -75,6 +84,8 @@ class Nests:
     def nest(self, stage: Stage) -> Stmt:
         """Return the loops that compute `stage` inside the loops that are being built."""
         placed = self._place(stage)
+        if stage.op.c_call is not None:
+            return call_of_c_function(stage.op, self.placed)
         if adds_atomically(stage):
             update = self._loops(placed, 0, frozenset(), lambda: self._update(placed))
             return Seq((store_identities(stage, placed.buffers), update))
