@@ -9,7 +9,6 @@ from ansorc.schedule.names import Steps
 from ansorc.search.evolution.by_estimate import best_by_estimate
 from ansorc.search.space import search_space
 from ansorc.search.space.protocol import DefaultWishes
-from ansorc.search.task import refuse_c_functions
 from ansorc.target import Target
 
 
@@ -27,6 +26,5 @@ def default_steps(
     program of `like` does, of the same computation for other extents, is preferred. A space without
     layouts ignores all three.
     """
-    refuse_c_functions(dag, target)
     wishes = DefaultWishes(rewrite_layout, redefine, like)
     return best_by_estimate(search_space(target).untuned(dag.plain, target, wishes))

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
+from ansorc.codegen.base import opener_of
 from ansorc.errors import ArgumentError, RecordError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.literal import short_text
@@ -77,9 +78,9 @@ class Task:
 
 
 def refuse_c_functions(dag: ComputeDAG, target: Target) -> None:
-    """Raise ArgumentError if a stage of `dag` is a C function, and `target` is a GPU."""
+    """Raise ArgumentError if a stage of `dag` is a C function, and `target` is a device."""
     call = next((op.c_call for op in dag.ops if op.c_call is not None), None)
-    if call is not None and target.is_gpu:
+    if call is not None and opener_of(target).capabilities(target).device:
         raise ArgumentError(
             f"the C function '{call.function.name}' runs on CPUs, not on '{target.text}'; write "
             "its stage by ac.compute for a GPU"

@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ansorc as ac
+from ansorc.codegen.cuda.emit import emit_cuda
 from ansorc.errors import AnsorcError, ArgumentError, BuildError, LanguageError, ScheduleError
 from ansorc.schedule import Schedule
+from ansorc.target import Target
 from tests.lang.intrinsic_references import halves, of_another_shape, sums_of_rows, weighted
 from tests.schedule.meaning import keeps_the_meaning
 from tests.support.nightly import examples
@@ -243,7 +245,7 @@ def test_refusals_of_machines() -> None:
         with _refused("the C function 'sums' runs on CPUs, not on 'cuda", ArgumentError):
             make(dag, "cuda -arch=sm_80")
     with _refused("the C function 'sums' runs on CPUs only; write its stage", BuildError):
-        ac.build(ac.schedule(dag), "cuda -arch=sm_80")
+        emit_cuda(ac.lower(ac.schedule(dag)), Target.parse("cuda -arch=sm_80"))
     x = ac.placeholder((2,), "x")
     y = ac.extern(2, [x], "f", source="void f(int x) { return y; }", reference=np.sqrt)
     with _refused("the C text of 'f' is refused: .*failed with status", BuildError):
