@@ -7,8 +7,8 @@ remainder of one needs the whole dimension: that is always enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -19,29 +19,19 @@ from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
 from ansorc.ir.node import walk
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.box import IndexBounds, Quotient
 from ansorc.schedule.constant_reads import unfit_read
 from ansorc.schedule.extent import Extent, add, common, divide_up, same, scale_span, smaller
 from ansorc.schedule.scan_state import first_step
-from ansorc.schedule.stage import At, Loop, Mark, Root, Stage, fresh_iterators
+from ansorc.schedule.sliding import (
+    NoSlideError,
+    find_slide,
+    latest_warm_up,
+    same_ring,
+    warm_ups,
+)
+from ansorc.schedule.stage import At, Loop, Mark, Ring, Root, Stage, fresh_iterators
 from ansorc.schedule.state import State, Step
-
-Quotient: TypeAlias = tuple[str, int]
-"""An axis of the enclosing stage, with the loops inside the position at 0 (its anchor), and the
-number by which the anchor is divided."""
-
-
-@dataclass(frozen=True, eq=False)
-class IndexBounds:
-    """The values one index takes: `low + start … low + start + width - 1`, or the whole dimension.
-
-    `low` moves with the loops outside, and has no constant; None: the whole dimension.
-    """
-
-    low: Linear[Quotient] | None
-    width: Extent
-    step: Extent = 1
-    """The first index is a multiple of this, if it is the anchor of an axis; 0: it is 0."""
-    start: Extent = 0
 
 
 def axis_boxes(stage: Stage, depth: int, *, is_shared: bool = False) -> dict[str, IndexBounds]:
@@ -104,6 +94,26 @@ def region(
 def _region(
     state: State, name: str, spot: tuple[Stage, int], *, is_shared: bool
 ) -> tuple[IndexBounds, ...]:
+    boxes = _box_read(state, name, spot, is_shared=is_shared)
+    stage = state.stage(name)
+    if stage.ring is None or not isinstance(stage.attach, At):
+        return boxes
+    target = state.stage(stage.attach.stage)
+    loop = target.position(stage.attach.iterator)
+    assert loop is not None
+    if (spot[0].name, spot[1]) == (target.name, loop + 1):
+        return find_slide(stage, boxes, target.iterators[loop], target).new_part(boxes)
+    new = region(state, name, target, loop + 1)
+    once = _box_read(state, name, (target, loop), is_shared=False)
+    whole = _box_read(state, name, (target, loop + 1), is_shared=False)
+    slide = find_slide(stage, whole, target.iterators[loop], target)
+    return slide.with_warm_up(boxes, once, new, stage.ring)
+
+
+def _box_read(
+    state: State, name: str, spot: tuple[Stage, int], *, is_shared: bool
+) -> tuple[IndexBounds, ...]:
+    """Return the box of stage `name` that its readers inside the first loops of `spot` read."""
     source = state.stage(name).op
     shape = source.buffer.shape
     _require_before_steps(state, source, *spot)
@@ -129,14 +139,16 @@ def _region(
 
 
 def _require_before_steps(state: State, source: ComputeOp, target: Stage, depth: int) -> None:
-    """Raise LookupError if a scan needs `source` before its first step, but it is computed later.
+    """Raise LookupError if a loop needs `source` before it begins, but it is computed later.
 
-    It is computed inside the first `depth` loops of `target`.
+    It is computed inside the first `depth` loops of `target`. The steps of a scan need what its
+    states begin with, a loop over a range that is data its bounds.
     """
-    first = first_step(target)
-    if first is None or depth <= first:
-        return
-    loads = (node for init in target.op.inits for node in walk(init) if isinstance(node, Load))
+    ragged = target.op.ragged_axis
+    row = None if ragged is None else target.position(ragged.name)
+    needed = [(first_step(target), target.op.inits), (row, ragged.bounds if ragged else ())]
+    early = [expr for loop, exprs in needed if loop is not None and depth > loop for expr in exprs]
+    loads = (node for expr in early for node in walk(expr) if isinstance(node, Load))
     if any(load.buffer in source.buffers for load in loads):
         raise LookupError(target.name)
 
@@ -196,6 +208,8 @@ def unfit_layout(state: State, tensor: str) -> str:
         target = state.stage(stage.attach.stage)
         position = target.position(stage.attach.iterator)
         assert position is not None
+        if stage.ring is not None and stage.ring.axis in moved:
+            return f"'{stage.name}' slides along '{stage.ring.axis}'"
         boxes = dict(zip(names, region(state, stage.name, target, position + 1), strict=True))
         lows = [box.low for name, box in boxes.items() if name in moved and box.low is not None]
         scan, anchors = target.op.scan, {anchor for low in lows for anchor, _ in low.terms}
@@ -215,6 +229,10 @@ def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, St
     assert position is not None
     try:
         widths = tuple(box.width for box in region(state, stage.name, target, position + 1))
+        ring = find_ring(state, stage, (target, position))
+    except NoSlideError as error:
+        spots = ((stage.name, ""), (target.name, attach.iterator))
+        step.refuse(before, f"'{stage.name}' keeps what '{attach.iterator}' made: {error}", *spots)
     except LookupError as error:
         step.refuse(
             before,
@@ -228,7 +246,7 @@ def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, St
         if not same(old, new)
     }
     if not changed:
-        return state
+        return state if same_ring(ring, stage.ring) else state.with_stage(replace(stage, ring=ring))
     if stage.is_shaped:
         moved = [n for n, parts in stage.parts.items() if changed & {p.axis for p in parts}]
         step.refuse(
@@ -237,9 +255,25 @@ def _settle_stage(state: State, stage: Stage, attach: At, change: tuple[Step, St
             f"do this before computing '{stage.name}' at '{attach.iterator}'",
             *((stage.name, name) for name in moved),
         )
-    return state.with_stage(
-        replace(stage, region=widths, iterators=fresh_iterators(stage.op, widths))
-    )
+    iterators = fresh_iterators(stage.op, widths)
+    return state.with_stage(replace(stage, region=widths, ring=ring, iterators=iterators))
+
+
+def find_ring(state: State, stage: Stage, where: tuple[Stage, int]) -> Ring | None:
+    """Return how `stage` keeps what iterations of a loop made; None if it does not.
+
+    `where` is the stage in whose loop it is computed, and the position of the loop. Raise
+    NoSlideError with the reason if nothing can be kept.
+    """
+    if stage.ring is None:
+        return None
+    target, position = where
+    boxes = _box_read(state, stage.name, (target, position + 1), is_shared=False)
+    loop = target.iterators[position]
+    beside = state.stages_inside(target.name, loop.name)
+    later = warm_ups(state, beside[beside.index(stage) + 1 :])
+    before = latest_warm_up(state, stage, later, (target.name, loop.name))
+    return find_slide(stage, boxes, loop, target).ring(stage, before)
 
 
 def _axis_extents(stage: Stage) -> list[tuple[str, Extent]]:

@@ -60,7 +60,7 @@ def resolve(length: TileLength, tiles: Tiles) -> Extent:
 def as_array(extent: Extent) -> IntArray:
     """Return a chosen `extent` as an array; a single number becomes an array of rank 0."""
     assert extent is not None
-    return np.asarray(extent, dtype=np.int64)
+    return np.asarray(extent, dtype=np.int64) if isinstance(extent, int) else extent
 
 
 def multiply(factors: Iterable[Extent]) -> Extent:
@@ -104,6 +104,25 @@ def smaller(left: Extent, right: Extent) -> Extent:
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right)
     return np.minimum(left, right)
+
+
+def larger(left: Extent, right: Extent) -> Extent:
+    """Return the larger one, row by row; None if either is a hole."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return np.maximum(left, right)
+
+
+def power_of_two(extent: Extent) -> Extent:
+    """Return the least power of two that is not less, row by row; None for a hole."""
+    if extent is None:
+        return None
+    if isinstance(extent, int):
+        return 1 << (extent - 1).bit_length()
+    powers = 1 << np.arange(63, dtype=np.int64)
+    return powers[np.searchsorted(powers, extent)]
 
 
 def same(left: Extent, right: Extent) -> bool:

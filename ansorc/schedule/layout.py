@@ -1,7 +1,8 @@
 """Layout: the order in which the loops of its reader walk over a constant tensor.
 
 The loops that move an index, outermost first, become the dimensions of the packed tensor; the
-vectorised one comes last, so that vectors are contiguous. A fused loop counts as those it was fused
+vectorised one comes last, so that vectors are contiguous. After it comes only that of a dot-product
+instruction, whose terms adjoin. A fused loop counts as those it was fused
 from; neighbours that together form one index are one dimension. The loops in which the reader is
 computed are part of the order.
 """
@@ -20,6 +21,9 @@ from ansorc.schedule.bounds import region
 from ansorc.schedule.stage import At, FuseRelation, Loop, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.values import as_int
+
+_LAST = {Mark.VECTORIZE: 1, Mark.TENSORIZE: 2}
+"""The loops that come after the others."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class _Decomposition:
         if any(leaf >= self.place for leaf in leaves):
             return  # a loop inside, at 0
         mark = self.stage.iterators[leaves[0]].mark
-        order = (int(mark is Mark.VECTORIZE), self.depth, *self._path(iterator))
+        order = (_LAST.get(mark, 0), self.depth, *self._path(iterator))
         extent = as_int(self._iterator(iterator).extent)
         yield IndexTerm(self.stage.name, ((iterator, 1),), stride, extent, order)
 

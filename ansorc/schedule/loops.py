@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 
+from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Expr, Var
-from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt
+from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.schedule.stage import Loop, Mark, Stage
 from ansorc.schedule.values import as_int
 
@@ -43,6 +44,11 @@ def stages_ahead(stage: Stage, inside: Sequence[Stage]) -> int:
 def under(conditions: Sequence[Expr], stmt: Stmt) -> Stmt:
     """Return `stmt` under all of `conditions`."""
     return If(reduce(partial(Binary, BinaryOp.AND), conditions), stmt) if conditions else stmt
+
+
+def allocated(buffers: Sequence[Buffer], stmt: Stmt) -> Stmt:
+    """Return `stmt` with the memory of `buffers` around it, the first one outermost."""
+    return reduce(lambda inner, buffer: Allocate(buffer, inner), reversed(buffers), stmt)
 
 
 def sequence(*stmts: Stmt) -> Stmt:

@@ -40,8 +40,14 @@ def memory_shape(stage: Stage) -> tuple[Extent, ...]:
 def memory_indices(stage: Stage, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Return the indices in memory of the element at `indices` of the stored box.
 
+    Along the axis of a ring they are those of the tensor.
+
     Raise ValueError for a sketch or a population.
     """
+    if stage.ring is not None:
+        turned, length = ring_of(stage)
+        kept = binary(BinaryOp.MOD, indices[turned], const(as_int(length)))
+        indices = (*indices[:turned], kept, *indices[turned + 1 :])
     divided = panel_of(stage)
     if divided is None:
         return indices
@@ -50,6 +56,13 @@ def memory_indices(stage: Stage, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
     panel = binary(BinaryOp.FLOORDIV, indices[dimension], length)
     column = binary(BinaryOp.MOD, indices[dimension], length)
     return (panel, *indices[:dimension], *indices[dimension + 1 :], column)
+
+
+def ring_of(stage: Stage) -> tuple[int, Extent]:
+    """Return the dimension whose indices are taken modulo a length, and that length."""
+    assert stage.ring is not None
+    names = [axis.name for axis in stage.op.axes]
+    return names.index(stage.ring.axis), stage.ring.length
 
 
 def panel_of(stage: Stage) -> tuple[int, Extent] | None:
@@ -76,6 +89,9 @@ def _pad(stage: Stage) -> tuple[tuple[Extent, ...], Alignment | None]:
     axes = stage.op.axes
     whole = tuple(axis.extent for axis in axes)
     shape: list[Extent] = list(stage.region if isinstance(stage.attach, At) else whole)
+    if stage.ring is not None:
+        turned, length = ring_of(stage)
+        shape[turned] = length
     asked = {alignment.axis: alignment for alignment in stage.alignments}
     lost: Alignment | None = None
     for dimension in reversed(range(len(axes) - 1)):

@@ -13,15 +13,7 @@ from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
-from ansorc.ir.stmt import (
-    Allocate,
-    For,
-    If,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-)
+from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.ragged import checked_end
@@ -37,10 +29,10 @@ from ansorc.schedule.in_place import (
 )
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import layout_of
-from ansorc.schedule.loops import loop_of, sequence, stages_ahead, starts_threads, under
-from ansorc.schedule.memory import memory_indices, memory_shape
+from ansorc.schedule.loops import allocated, loop_of, sequence, stages_ahead, starts_threads, under
+from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.needed import Need, find_needs
-from ansorc.schedule.placed import Placed, axis_values_of, is_at_once, minus
+from ansorc.schedule.placed import Placed, axis_values_of, indices_in_memory, is_at_once
 from ansorc.schedule.scan_state import (
     ScanStates,
     advance,
@@ -56,9 +48,10 @@ from ansorc.schedule.scattered import (
     store_identities,
 )
 from ansorc.schedule.skipping import where_needed
+from ansorc.schedule.sliding import warm_ups
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.thread_reduction import ThreadRow, reduce_across
+from ansorc.schedule.thread_reduction import ThreadRow, find_thread_row, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
 from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
 
@@ -204,23 +197,48 @@ class Nests:
         if first.mark is Mark.BIND:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
-        nests = [(inner, self.nest(inner)) for inner in inside]
-        stmt = self._loops(placed, start + 1, unrolled, body, end)
-        stmt = sequence(*(nest for _, nest in nests), stmt)
-        for inner, _ in reversed(nests):
-            for buffer in reversed(self.placed[inner.name].buffers):
-                stmt = Allocate(buffer, stmt)
+        warm_up = self._warm_up(placed, first, inside)
+        stmt = self._with_nests(inside, lambda: self._loops(placed, start + 1, unrolled, body, end))
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
         if placed.stage.is_ragged(first) and isinstance(var, Var):
             return self._ragged(placed, var, stmt)
-        return loop_of(
+        loop = loop_of(
             first,
             var,
             stmt,
             is_unrolled=first.name in unrolled,
             stages=stages_ahead(placed.stage, inside),
         )
+        kept = [b for stage in inside if stage.ring for b in self.placed[stage.name].buffers]
+        return allocated(kept, sequence(*warm_up, loop))
+
+    def _with_nests(self, inside: Sequence[Stage], body: Callable[[], Stmt]) -> Stmt:
+        """Return the nests of the stages `inside` a loop, then `body`, with their buffers."""
+        nests = [self.nest(inner) for inner in inside]
+        stmt = sequence(*nests, body())
+        held = [b for stage in inside if not stage.ring for b in self.placed[stage.name].buffers]
+        return allocated(held, stmt)
+
+    def _warm_up(self, placed: Placed, loop: Loop, inside: Sequence[Stage]) -> list[Stmt]:
+        """Return the iterations of `loop` before its first one, for stages that keep something.
+
+        Those `inside` it begin one after another, each as early as its readers need.
+        """
+        early = {name: as_int(turns) for name, turns in warm_ups(self.state, inside).items()}
+        turns = max(early.values(), default=0)
+        if not turns:
+            return []
+        var, leaf = self._fresh(replace(loop, extent=turns)), placed.leaves[loop.name]
+        placed.leaves[loop.name] = plus(var, const(-turns))
+        early_stages = [stage for stage in inside if early[stage.name]]
+        nests: list[Stmt] = []
+        for stage in early_stages:
+            first = compare(CompareOp.GE, var, const(turns - early[stage.name]))
+            nests.append(under([first] if early[stage.name] < turns else [], self.nest(stage)))
+        held = [b for s in early_stages if not s.ring for b in self.placed[s.name].buffers]
+        placed.leaves[loop.name] = leaf
+        return [For(var, turns, LoopKind.SERIAL, allocated(held, sequence(*nests)))]
 
     def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
         """Return the loop over a range that is data, which is checked once for each row."""
@@ -269,9 +287,7 @@ class Nests:
         end, body = (turn, steps) if is_mixed else (None, step)
         loops = self._loops(placed, first, unrolled, body, end=end)
         stmt = sequence(*self._initial(placed, first, states), loops)
-        for buffer in reversed(states.buffers):
-            stmt = Allocate(buffer, stmt)
-        return stmt
+        return allocated(states.buffers, stmt)
 
     def _updates(self, placed: Placed, start: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from `start` on, skipped where none of their iterations matters.
@@ -363,7 +379,7 @@ class Nests:
         values, guards = axis_values_of(placed, placed.leaves)
         indices, terms = self._update_indices(placed, values), self._values(placed, values)
         last = placed.stage.iterators[-1]
-        row = self._thread_row(placed)
+        row = find_thread_row(placed, self.threads)
         if row is not None:
             return self._across_threads(placed, values, guards, row)
         if last.mark is Mark.TENSORIZE:
@@ -373,22 +389,6 @@ class Nests:
         if isinstance(stmt, Store) and adds_atomically(placed.stage):
             stmt = replace(stmt, is_atomic=True)
         return self._guard(placed, values, guards, stmt)
-
-    def _thread_row(self, placed: Placed) -> ThreadRow | None:
-        """Return the threads that a reduction of the stage is bound to, if one is."""
-        for iterator in placed.stage.iterators:
-            var = placed.leaves[iterator.name]
-            is_bound = (
-                not placed.stage.op.places
-                and iterator.mark is Mark.BIND
-                and iterator.kind is AxisKind.REDUCE
-            )
-            if is_bound and isinstance(var, Var):
-                others = {
-                    n: e for thread, (n, e) in self.threads.items() if thread != "threadIdx.x"
-                }
-                return ThreadRow(var, as_int(iterator.extent), others)
-        return None
 
     def _across_threads(
         self,
@@ -425,9 +425,7 @@ class Nests:
     def _store_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         if self.state.writings.get(placed.stage.name, Writing.PART) is not Writing.PART:
             return self.overwritten(placed, values)
-        axes = zip(placed.stage.op.axes, placed.lows, strict=True)
-        box = tuple(minus(values[axis.name], low) for axis, low in axes)
-        return memory_indices(placed.stage, box)
+        return indices_in_memory(placed, [values[axis.name] for axis in placed.stage.op.axes])
 
     def _update_indices(self, placed: Placed, values: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Return where a term goes: along scattered axes to its places."""
@@ -461,9 +459,7 @@ class Nests:
             if source.stage.op.overwrites:
                 held = read_buffers(source.stage, self.state.writings[source.stage.name])
                 return Load(held[number], node.indices)
-            indices = zip(node.indices, source.lows, strict=True)
-            box = tuple(minus(index, low) for index, low in indices)
-            return Load(source.buffers[number], memory_indices(source.stage, box))
+            return Load(source.buffers[number], indices_in_memory(source, node.indices))
 
         return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
 

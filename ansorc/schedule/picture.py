@@ -41,7 +41,8 @@ def details(stages: Stages) -> Iterator[str]:
         hold C.local: float32[4, 16], 256 bytes
 
     stands where a buffer begins to live: before all loops, or inside the loop in which its stage is
-    computed. Indices of values are those of the definition. Inlined stages are part of others.
+    computed, or directly outside of it if the stage keeps what iterations made. Indices of values
+    are those of the definition. Inlined stages are part of others.
     """
     for stage in stages:
         if isinstance(stage.attach, Root) and not stage.is_output:
@@ -61,18 +62,23 @@ def _nest_lines(stages: Stages, stage: Stage, depth: int) -> Iterator[tuple[str,
             yield from _nest_lines(stages, inner, depth)
     sign = "=" if stage.op.combiner is None else f"{stage.op.combiner.value}="
     sign = sign if stage.op.scan is None else "scan="
-    yield f"{'  ' * depth}{stage.name} {sign} ...", (stage.name, "")
+    kept = (
+        "" if stage.ring is None else f", keeping {text(stage.ring.length)} along {stage.ring.axis}"
+    )
+    yield f"{'  ' * depth}{stage.name} {sign} ...{kept}", (stage.name, "")
 
 
 def _detailed_nest(stages: Stages, stage: Stage, depth: int) -> Iterator[str]:
     for line, loop in _loops(stage):
+        inside = _inside(stages, stage.name, loop)
+        for inner in inside:
+            yield from _buffer_lines(inner, depth) if inner.ring else ()
         if loop == stage.initial:
             yield f"{'  ' * depth}{stage.name} = identity"
         yield f"{'  ' * depth}{line}"
         depth += 1
-        inside = _inside(stages, stage.name, loop)
         for inner in inside:
-            yield from _buffer_lines(inner, depth)
+            yield from () if inner.ring else _buffer_lines(inner, depth)
         for inner in inside:
             yield from _detailed_nest(stages, inner, depth)
     op, indent = stage.op, "  " * depth

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, Expr, Var, binary, const
 from ansorc.ir.expr import BinaryOp as Op
+from ansorc.schedule.memory import memory_indices
 from ansorc.schedule.stage import AxisKind, Mark, Stage
 from ansorc.schedule.values import SplitPredicate, iterator_values, plus
 
@@ -34,6 +35,15 @@ def axis_values_of(
         if scan is not None and scan.is_reversed and axis.name == scan.axis:
             values[axis.name] = binary(Op.SUB, const(axis.extent - 1), values[axis.name])
     return values, guards
+
+
+def indices_in_memory(placed: Placed, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Return the indices in memory of the element at `indices` of the tensor."""
+    stage, box = placed.stage, list[Expr]()
+    for axis, index, low in zip(stage.op.axes, indices, placed.lows, strict=True):
+        is_turned = stage.ring is not None and stage.ring.axis == axis.name
+        box.append(index if is_turned else minus(index, low))
+    return memory_indices(stage, tuple(box))
 
 
 def minus(value: Expr, low: Expr) -> Expr:

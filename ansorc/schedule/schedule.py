@@ -29,6 +29,7 @@ from ansorc.schedule.steps import (
     RFactor,
     Split,
     StorageAlign,
+    StoreAt,
     Tensorize,
     Unroll,
     Vectorize,
@@ -78,6 +79,10 @@ class Schedule(State):
     def compute_at(self, stage: str, target: str, iterator: str) -> Self:
         """Compute `stage` inside a loop of `target`; see ComputeAt."""
         return self.then(ComputeAt(stage, target, iterator))
+
+    def store_at(self, stage: str, target: str, iterator: str) -> Self:
+        """Keep what iterations of the loop of `stage` made, in `iterator`; see StoreAt."""
+        return self.then(StoreAt(stage, target, iterator))
 
     def reverse_compute_at(self, stage: str, target: str, iterator: str) -> Self:
         """Compute the reader `stage` inside a loop of its source; see ReverseComputeAt."""

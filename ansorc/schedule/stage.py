@@ -113,6 +113,20 @@ class Alignment:
     offset: int
 
 
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """How a stage that is computed in a loop keeps what earlier iterations of the loop made.
+
+    Each iteration computes only what is new along `axis`. Before the first one, `warm_up`
+    iterations compute what it needs besides.
+    """
+
+    axis: str
+    length: Extent
+    """The elements that are held along the axis, a power of two: indices are taken modulo it."""
+    warm_up: Extent
+
+
 class Making(Enum):
     """The origin of a stage: its definition, or the step that made it."""
 
@@ -156,6 +170,8 @@ class Stage:
     """At most one for each axis."""
     panel: str = ""
     """The last iterator of a split axis: the tensor is stored in panels of its extent."""
+    ring: Ring | None = None
+    """How it keeps what earlier iterations of the loop around it made; None: it does not."""
     initial: str = ""
     """The iterator before whose loop a reduction stores its identities; empty: it is chosen."""
 

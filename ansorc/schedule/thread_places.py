@@ -40,6 +40,26 @@ def require_threads_fit(step: Step, before: State, after: State) -> None:
             )  # fmt: skip
 
 
+def require_kept_in_order(step: Step, before: State, after: State) -> None:
+    """Refuse `step` on `before` if in `after` a stage keeps what iterations in no order make."""
+    for stage in after.stages:
+        if stage.ring is None:
+            continue
+        loops = after.around(stage)
+        owner, loop = loops[-1]
+        step.require(
+            before, f"'{stage.name}' keeps what '{loop.name}' made, one iteration after the other, "
+            f"so the loop cannot be {loop.mark.value}; divide it, and let the inner part keep it",
+            (owner.name, loop.name), condition=loop.mark in (Mark.NONE, Mark.UNROLL),
+        )  # fmt: skip
+        own = ((stage, iterator) for iterator in stage.iterators)
+        bound = [(o.name, it.name) for o, it in (*loops, *own) if it.mark is Mark.BIND]
+        step.require(
+            before, f"'{stage.name}' keeps what iterations made, which threads of a GPU do not "
+            "share in order", *bound, condition=not bound,
+        )  # fmt: skip
+
+
 def require_initial_fits(step: Step, before: State, after: State) -> None:
     """Refuse `step` on `before` if in `after` its stage cannot store its identities where it says.
 

@@ -26,6 +26,9 @@ from ansorc.ir.stmt import Allocate, If, Seq, Stmt, Store
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.update import stores, update
 from ansorc.schedule.extent import Extent
+from ansorc.schedule.placed import Placed
+from ansorc.schedule.stage import AxisKind, Mark
+from ansorc.schedule.values import as_int
 from ansorc.target.gpu import WARP_THREADS
 
 _MOST_THREADS = 1024
@@ -52,6 +55,24 @@ class ThreadRow:
     extent: int
     others: Mapping[str, int]
     """The loops over threads around the row: each of their iterations has its own row."""
+
+
+def find_thread_row(placed: Placed, threads: Mapping[str, tuple[str, int]]) -> ThreadRow | None:
+    """Return the threads that a reduction of the stage is bound to, if one is.
+
+    `threads` gives the variable and the extent of each loop over threads around it.
+    """
+    for iterator in placed.stage.iterators:
+        var = placed.leaves[iterator.name]
+        is_bound = (
+            not placed.stage.op.places
+            and iterator.mark is Mark.BIND
+            and iterator.kind is AxisKind.REDUCE
+        )
+        if is_bound and isinstance(var, Var):
+            others = {n: e for thread, (n, e) in threads.items() if thread != "threadIdx.x"}
+            return ThreadRow(var, as_int(iterator.extent), others)
+    return None
 
 
 def reduce_across(

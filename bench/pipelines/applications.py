@@ -1,10 +1,11 @@
-"""The table of all applications, by Halide's names for them."""
+"""The table of all applications, those of Halide by its names for them, and chains."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from bench.pipelines import definitions, filters, pyramids
+from bench.pipelines import chains, definitions, filters, pyramids
 from bench.pipelines.definitions import Tensors
 
 APPLICATIONS: dict[str, Callable[[], Tensors]] = {
@@ -16,3 +17,10 @@ APPLICATIONS: dict[str, Callable[[], Tensors]] = {
         definitions.conv_layer, definitions.mat_mul,
     )
 }  # fmt: skip
+CHAINS = {
+    f"{chain.__name__}{steps}": (chain, steps)
+    for chain in (chains.jacobi, chains.heat)
+    for steps in (1, 8, 32)
+}
+"""The chains of solvers by name: what makes one of so many steps, and how many. Beside Numba."""
+APPLICATIONS.update({name: partial(chain, steps) for name, (chain, steps) in CHAINS.items()})

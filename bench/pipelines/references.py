@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.pipelines import pyramids
+from bench.pipelines import chains, pyramids
 from bench.pipelines.filters import BLEND, LEVELS, WEIGHTS
 
 Array = NDArray[Any]
@@ -138,8 +139,37 @@ def lens_blur(left: Array, right: Array) -> Array:
     return light / weights
 
 
+def jacobi(plane: Array, steps: int) -> Array:
+    """Return a plane after steps that replace its inner points by the mean of their neighbours."""
+    now = plane.astype(np.float64)
+    for _ in range(steps):
+        after = now.copy()
+        after[1:-1, 1:-1] = (
+            now[:-2, 1:-1] + now[2:, 1:-1] + now[1:-1, :-2] + now[1:-1, 2:]
+        ) / 4  # fmt: skip
+        now = after
+    return now
+
+
+def heat(cube: Array, steps: int) -> Array:
+    """Return a cube after steps in which its inner points take heat from their neighbours."""
+    now, inner = cube.astype(np.float64), (slice(1, -1),) * 3
+    for _ in range(steps):
+        flow = -6 * now
+        for axis in range(3):
+            flow += np.roll(now, 1, axis) + np.roll(now, -1, axis)
+        after = now.copy()
+        after[inner] += chains.RATE * flow[inner]
+        now = after
+    return now
+
+
 REFERENCES: dict[str, Callable[..., Array]] = {
     reference.__name__: reference for reference in (hist, iir_blur, local_laplacian, lens_blur)
+} | {
+    f"{chain.__name__}{steps}": partial(chain, steps=steps)
+    for chain in (jacobi, heat)
+    for steps in (1, 8, 32)
 }
 
 

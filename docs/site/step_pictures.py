@@ -36,6 +36,14 @@ def elementwise() -> ac.Schedule:
     return ac.schedule(ac.ComputeDAG([a, c]))
 
 
+def stencil() -> ac.Schedule:
+    """Return sums of two neighbours of 1 / A, in two stages."""
+    a = ac.placeholder((9, 8), name="A")
+    p = ac.compute((9, 8), lambda i, j: 1.0 / a[i, j], name="P")
+    c = ac.compute((8, 8), lambda i, j: p[i, j] + p[i + 1, j], name="C")
+    return ac.schedule(ac.ComputeDAG([a, c]))
+
+
 def integers() -> ac.Schedule:
     """Return sums of four products of bytes."""
     a = ac.placeholder((4,), name="A", dtype="uint8")
@@ -67,6 +75,10 @@ _CALLS: dict[str, tuple[Callable[[], ac.Schedule], str]] = {
     "Fuse": (elementwise, '.fuse("C", ["i", "j"])'),
     "Reorder": (elementwise, '.reorder("C", ["j", "i"])'),
     "ComputeAt": (elementwise, '.compute_at("P", "C", "i")'),
+    "StoreAt": (
+        lambda: stencil().split("C", "i", [4]).compute_at("P", "C", "i.1"),
+        '.store_at("P", "C", "i.0")',
+    ),
     "ComputeRoot": (lambda: elementwise().compute_at("P", "C", "i"), '.compute_root("P")'),
     "ReverseComputeAt": (
         lambda: elementwise().split("P", "i", [2]).parallel("P", "i.0"),

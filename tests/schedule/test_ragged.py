@@ -64,6 +64,12 @@ def spmm(rows: int = 4, terms: int = 12, columns: int = 40, depth: int = 6) -> a
     )
 
 
+def test_bounds_are_there_before_the_loop() -> None:
+    state = ac.schedule(spmm()).cache_read("P", "local", ["C"])
+    with pytest.raises(ScheduleError, match=r"'C' reads 'P\.local' outside that loop"):
+        state.compute_at("P.local", "C", "k")
+
+
 def arrays_of(dag: ac.ComputeDAG, pointers: list[int]) -> list[Array]:
     rng = np.random.default_rng(0)
     terms, dense = dag.inputs[1].shape[0], dag.inputs[3].shape

@@ -28,6 +28,7 @@ from ansorc.schedule.steps import (
     RFactor,
     Split,
     StorageAlign,
+    StoreAt,
     Unroll,
     Vectorize,
 )
@@ -102,6 +103,13 @@ def _reverse_compute_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step 
     return ReverseComputeAt(reader.name, stage.name, _iterator(draw, stage))
 
 
+def _store_at(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
+    around = [(outer.name, loop.name) for outer, loop in state.around(stage)]
+    if not around:
+        return None
+    return StoreAt(stage.name, *(around[-2] if len(around) > 1 else (around[-1][0], "")))
+
+
 def _cache_read(draw: st.DrawFn, state: Schedule, stage: Stage) -> Step | None:
     tensors = [b.name for b in state.dag.inputs] + [s.name for s in state.stages if s.iterators]
     name = draw(st.sampled_from(tensors))
@@ -134,6 +142,7 @@ MAKERS: dict[str, Maker] = {
     "reorder": _reorder,
     "compute at": _compute_at,
     "reverse compute at": _reverse_compute_at,
+    "store at": _store_at,
     "decompose reduction": lambda draw, state, stage: DecomposeReduction(
         stage.name, _iterator(draw, stage)
     ),

@@ -8,7 +8,7 @@ from ansorc.schedule.steps.annotate import BindThread, Parallelize, Pragma, Unro
 from ansorc.schedule.steps.cache import CacheRead, CacheWrite
 from ansorc.schedule.steps.initial import DecomposeReduction
 from ansorc.schedule.steps.layout import RewriteLayout
-from ansorc.schedule.steps.location import ComputeAt, ComputeInline, ComputeRoot
+from ansorc.schedule.steps.location import ComputeAt, ComputeInline, ComputeRoot, StoreAt
 from ansorc.schedule.steps.order import Fuse, Reorder
 from ansorc.schedule.steps.redefine import Redefine
 from ansorc.schedule.steps.reverse import ReverseComputeAt
@@ -23,12 +23,13 @@ STEPS: dict[str, type[Step]] = {
         Split, Fuse, Reorder, ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
         StorageAlign, Panel, RewriteLayout, Parallelize, Vectorize, Unroll, BindThread, Pragma,
         Tensorize, Redefine, ReverseComputeAt, DecomposeReduction,
+        StoreAt,
     )
 }  # fmt: skip
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
     "DecomposeReduction", "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Redefine",
-    "Reorder", "ReverseComputeAt", "RewriteLayout", "Split", "Step", "StorageAlign", "Tensorize",
-    "Unroll", "Vectorize",
+    "Reorder", "ReverseComputeAt", "RewriteLayout", "Split", "Step", "StorageAlign", "StoreAt",
+    "Tensorize", "Unroll", "Vectorize",
 ]  # fmt: skip

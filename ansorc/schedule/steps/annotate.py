@@ -9,7 +9,11 @@ from ansorc.ir.stmt import THREADS
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State, Step
-from ansorc.schedule.thread_places import require_initial_fits, require_threads_fit
+from ansorc.schedule.thread_places import (
+    require_initial_fits,
+    require_kept_in_order,
+    require_threads_fit,
+)
 from ansorc.schedule.thread_reduction import unfit_threads
 from ansorc.schedule.unrolling import require_bounded
 
@@ -52,7 +56,9 @@ class Parallelize(Step):
         self._require_alone(state, stage, position)
         chunk = self.chunk if is_dynamic else 0
         marked = replace(stage.iterators[position], mark=Mark.PARALLEL, chunk=chunk)
-        return state.with_stage(stage.with_iterator(position, marked))
+        after = state.with_stage(stage.with_iterator(position, marked))
+        require_kept_in_order(self, state, after)
+        return after
 
     def _require_alone(self, state: State, stage: Stage, position: int) -> None:
         loops = ((stage, iterator) for iterator in stage.iterators)
@@ -167,6 +173,7 @@ class BindThread(Step):
         bound = replace(stage.iterators[position], mark=Mark.BIND, thread=self.thread)
         bound_loops = state.with_stage(stage.with_iterator(position, bound))
         require_initial_fits(self, state, bound_loops)
+        require_kept_in_order(self, state, bound_loops)
         # What the threads of a block share grows with the threads.
         after = settle(bound_loops, self, state, within=stage.name)
         require_threads_fit(self, state, after)

@@ -7,9 +7,9 @@ from typing import Self
 
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.inlining import MOST_REPEATED, inline_op
-from ansorc.schedule.stage import At, Inlined, Mark, Root, Stage, fresh_iterators
+from ansorc.schedule.stage import At, Inlined, Mark, Ring, Root, Stage, fresh_iterators
 from ansorc.schedule.state import Renaming, State, Step
-from ansorc.schedule.thread_places import require_threads_fit
+from ansorc.schedule.thread_places import require_kept_in_order, require_threads_fit
 from ansorc.schedule.unrolling import require_bounded
 
 
@@ -24,9 +24,11 @@ class AtLoop(Step):
 
     def rename(self, names: Renaming) -> Self:
         """Return the step with both stages and the loop renamed as in `names.target`."""
-        loop = names.loops(self, self.target, self.iterator)
+        return self._renamed(names, str(names.loops(self, self.target, self.iterator)))
+
+    def _renamed(self, names: Renaming, iterator: str) -> Self:
         target = names.stage(self, self.target)
-        return replace(self, stage=names.stage(self, self.stage), target=target, iterator=str(loop))
+        return replace(self, stage=names.stage(self, self.stage), target=target, iterator=iterator)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def attach(step: Step, state: State, where: tuple[Stage, Stage, str], *, before:
     stage, target, iterator = where
     position = target.position(iterator)
     assert position is not None
+    stage = replace(stage, ring=None)
+    state = state.with_stage(stage)
     try:
         widths = tuple(box.width for box in region(state, stage.name, target, position + 1))
     except LookupError as error:
@@ -98,6 +102,49 @@ def attach(step: Step, state: State, where: tuple[Stage, Stage, str], *, before:
 
 
 @dataclass(frozen=True)
+class StoreAt(AtLoop):
+    """Keep what iterations of the loop make in which a stage is computed, so each adds what is new.
+
+        for y.0:                          for y.0:
+            for y.1:                          P[0 .. 2] = …
+                P[0 .. 3] = …       ->        for y.1:
+                C = f(P[0 .. 3])                  P[one more] = …
+                                                  C = f(P[the last three])
+
+    with the iterator "y.0" of `target`: the loop directly outside the one in which the stage is
+    computed (`ComputeAt`), or "" if there is none. The tensor lives there, in a ring: as many
+    elements along the axis that moves as one iteration reads, rounded up to a power of two.
+    Iterations before the first one fill it. This is Halide's `store_at`, with what it folds.
+    """
+
+    def rename(self, names: Renaming) -> Self:
+        """Return the step with both stages and the loop renamed as in `names.target`."""
+        return super().rename(names) if self.iterator else self._renamed(names, "")
+
+    def apply(self, state: State) -> State:
+        """Return the state in which the stage keeps what it has."""
+        stage, target = self.stage_of(state), self.stage_of(state, self.target)
+        self.require(
+            state, f"'{self.stage}' is not computed inside a loop of '{self.target}'; use "
+            "compute_at first", condition=isinstance(stage.attach, At),
+        )  # fmt: skip
+        if self.iterator:
+            self.position_of(state, target, self.iterator)
+        around = [(outer.name, loop.name) for outer, loop in state.around(stage)]
+        outside = around[-2] if len(around) > 1 else (around[-1][0], "")
+        self.require(
+            state, f"'{self.stage}' is computed in '{around[-1][1]}', so it can be kept "
+            + (f"at '{outside[1]}' of '{outside[0]}', the loop directly outside it" if outside[1]
+               else f"outside all loops of '{outside[0]}' alone, with the iterator ''"),
+            around[-1], condition=(self.target, self.iterator) == outside,
+        )  # fmt: skip
+        self.require_untouched(state, stage, "use store_at")
+        kept = state.with_stage(replace(stage, ring=Ring("", None, None)))
+        require_kept_in_order(self, state, kept)
+        return settle(kept, self, state)
+
+
+@dataclass(frozen=True)
 class ComputeRoot(Step):
     """Compute a stage on its own again, before all its readers; the opposite of ComputeAt."""
 
@@ -107,8 +154,9 @@ class ComputeRoot(Step):
         self.require_untouched(state, stage, "use compute_root")
         whole = tuple(axis.extent for axis in stage.op.axes)
         root = replace(
-            stage, attach=Root(), region=whole, iterators=fresh_iterators(stage.op, whole)
-        )
+            stage, attach=Root(), region=whole, ring=None,
+            iterators=fresh_iterators(stage.op, whole),
+        )  # fmt: skip
         return settle(state.with_stage(root), self, state)
 
 
@@ -142,7 +190,9 @@ class ComputeInline(Step):
         for inner in state.stages_inside(stage.name):
             self.refuse(state, f"'{inner.name}' is computed inside its loops", (inner.name, ""))
         self.require_untouched(state, stage, "inline it")
-        changed = state.with_stage(replace(stage, attach=Inlined(), iterators=(), relations=()))
+        changed = state.with_stage(
+            replace(stage, attach=Inlined(), iterators=(), relations=(), ring=None)
+        )
         for reader in state.readers(stage.name):
             op = inline_op(reader.op, stage.op)
             if op is None:
