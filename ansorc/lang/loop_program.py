@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -159,12 +159,26 @@ def _scan(op: ComputeOp, scan: Scan) -> Stmt:
     indices = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
     before = [Load(b, load.indices) for b, load in zip(op.buffers, op.state_loads, strict=True)]
     first, next_ = (
-        Seq(tuple(stores(op.buffers, indices, [substitute(body, place) for body in made.bodies])))
+        _step(made, place, stores(op.buffers, indices, [substitute(b, place) for b in made.bodies]))
         for made in (op.with_states(op.inits), op.with_states(before))
     )
     others = [axis for axis in op.axes if axis.name != scan.axis]
     element = If(compare(CompareOp.EQ, step, const(0)), first, next_)
     return _loops((Axis(scan.axis, extent), *others), element)
+
+
+def _step(op: ComputeOp, place: Mapping[str, Expr], element: Sequence[Stmt]) -> Stmt:
+    """Return the statements `element`, with the reductions in a step of a scan before them."""
+    stmts: list[Stmt] = []
+    for each in op.step_sums:
+        total, term = Load(each.buffer, ()), substitute(each.body, place)
+        stmts.append(Store(each.buffer, (), each.combiner.identity(each.buffer.dtype)))
+        added = Store(each.buffer, (), each.combiner.combine(total, term))
+        stmts.append(_loops(each.axes, added))
+    stmt: Stmt = Seq((*stmts, *element))
+    for each in op.step_sums:
+        stmt = Allocate(each.buffer, stmt)
+    return stmt
 
 
 def _scatter(op: ComputeOp) -> Stmt:
