@@ -12,7 +12,7 @@ from typing import cast
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, Var, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, OwnCall, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.reducer import Reducer
@@ -196,9 +196,20 @@ class ComputeOp:
     scan: Scan | None = None
     overwrites: tuple[Load, ...] = field(default=(), repr=False)
 
+    @property
+    def c_call(self) -> OwnCall | None:
+        """The call of a C function that fills the whole tensor; None if there is no such function.
+
+        Its operands are the first elements of the tensors whose arrays it gets.
+        """
+        body = self.body
+        return body if isinstance(body, OwnCall) and body.function.c else None
+
     @cached_property
     def loop_axes(self) -> tuple[Axis, ...]:
         """The axes of the results that loops run over: not those that terms are scattered along."""
+        if self.c_call is not None:
+            return ()
         scattered = {place.axis for place in self.places}
         return tuple(axis for axis in self.axes if axis.name not in scattered)
 
@@ -427,6 +438,12 @@ class ComputeOp:
             return substitute(state, places)
 
         return self.with_bodies(lambda body: rewrite(body, rule))
+
+
+def c_inputs(op: ComputeOp) -> tuple[Buffer, ...]:
+    """Return the tensors whose arrays the C function of a computation gets, in its order."""
+    assert op.c_call is not None
+    return tuple(arg.buffer for arg in op.c_call.args if isinstance(arg, Load))
 
 
 def _drop_check(node: Node) -> Node | None:

@@ -14,9 +14,19 @@ from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.insert_checks import insert_checks
-from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    CallC,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.substitute import substitute
-from ansorc.lang.compute_op import Axis, ComputeOp, Scan
+from ansorc.lang.compute_op import Axis, ComputeOp, Scan, c_inputs
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 
@@ -111,6 +121,8 @@ def interpret_definition(dag: Definition, inputs: Sequence[Array]) -> list[Array
 def _nest(op: ComputeOp) -> Stmt:
     """Return the loops that compute all elements of `op`."""
     indices = tuple(Var(axis.name) for axis in op.axes)
+    if op.c_call is not None:
+        return CallC(op.c_call.function, c_inputs(op), op.buffer)
     if op.scan is not None:
         return _scan(op, op.scan)
     if op.overwrites:

@@ -39,6 +39,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import walk
 from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
+from ansorc.lang.c_rounding import bound_of_c_call
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
@@ -48,13 +49,7 @@ from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
 from ansorc.lang.scan_form import Accumulation, Linear, accumulation_of, linear_of
-from ansorc.lang.scan_reference import (
-    accumulate,
-    evaluate_steps,
-    solve_linear,
-    step_grid,
-    steps_of,
-)
+from ansorc.lang.scan_reference import accumulate, evaluate_steps, solve_linear, step_grid, steps_of
 from ansorc.lang.step_sums import bound_sums
 
 SAFETY = 8.0
@@ -105,6 +100,8 @@ class _OpRounding:
         op = self.op
         if not any(buffer.dtype.is_float for buffer in (*op.buffers, *op.reads)):
             return {}
+        if op.c_call is not None:
+            return bound_of_c_call(op, self.tensors, self.bounds)
         if op.scan is not None:
             return self._run_scan()
         if op.places:

@@ -18,6 +18,7 @@ from ansorc.lang.compute_op import StateBuffer, StepSum
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
+from ansorc.schedule.c_call import call_of_c_function
 from ansorc.schedule.dot_body import TERM, dot_update
 from ansorc.schedule.in_place import Writing, read_buffers, store_together, written_buffers
 from ansorc.schedule.initial import first_pass
@@ -71,6 +72,8 @@ class Nests:
     def nest(self, stage: Stage) -> Stmt:
         """Return the loops that compute `stage` inside the loops that are being built."""
         placed = self._place(stage)
+        if stage.op.c_call is not None:
+            return call_of_c_function(stage.op, self.placed)
         if adds_atomically(stage):
             update = self._loops(placed, 0, frozenset(), lambda: self._update(placed))
             return Seq((store_identities(stage, placed.buffers), update))
