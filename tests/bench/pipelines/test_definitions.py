@@ -13,7 +13,6 @@ from bench.pipelines.references import reference_of
 from bench.pipelines.sides import draw_inputs
 from tests.support.nightly import sampled
 
-
 SHORT = {"blur", "harris", "hist", "iir_blur", "camera_pipe", "jacobi8", "heat1"}
 
 
