@@ -9,18 +9,21 @@ computed are part of the order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from operator import attrgetter
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Expr, Load
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.transform import Transform
 from ansorc.schedule.bounds import region
+from ansorc.schedule.placed import Placed
 from ansorc.schedule.stage import At, FuseRelation, Loop, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.values import as_int
+from ansorc.schedule.values import as_int, iterator_values, plus, times
 
 _LAST = {Mark.VECTORIZE: 1, Mark.TENSORIZE: 2}
 """The loops that come after the others."""
@@ -95,6 +98,18 @@ def layout_of(state: State, tensor: str) -> Layout:
     transforms = dict(state.transformed).get(tensor, ())
     ordered = tuple(_merge_digits(sorted(long, key=attrgetter("order"))))
     return Layout(_input(state, tensor), ordered, tuple(offsets), transforms)
+
+
+def load_packed(state: State, tensor: str, placed: Mapping[str, Placed]) -> Load:
+    """Return the load of an input whose layout is rewritten: its indices are the loops."""
+    layout = layout_of(state, tensor)
+    indices: list[Expr] = []
+    for digit in layout.digits:
+        reader = placed[digit.stage]
+        values = iterator_values(reader.stage, reader.leaves)[0]
+        terms = (times(values[name], factor) for name, factor in digit.iterators)
+        indices.append(reduce(plus, terms))
+    return Load(layout.packing.packed, tuple(indices))
 
 
 def _input(state: State, tensor: str) -> Buffer:

@@ -46,6 +46,8 @@ class Redefine(Step):
     linear in the state.
     """
 
+    keeps_arrays = False
+
     definition: str
 
     def apply(self, state: State) -> State:

@@ -280,7 +280,8 @@ class LoopNest:
         """Return how far one iteration of each loop moves `Σ factor * axis`, as `movement`."""
         steps: list[Shift] = [None] * len(self.loops)
         for axis, factor in terms:
-            for loop, moved in enumerate(self.axes[axis]):
+            # the axis of a reduction in the steps of a scan has no loop here
+            for loop, moved in enumerate(self.axes.get(axis, ())):
                 if loop not in without:
                     steps[loop] = combine(steps[loop], moved, factor)
         return tuple(steps)

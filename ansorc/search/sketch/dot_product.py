@@ -92,10 +92,15 @@ class TensorizeDotProduct:
                 sketches.append(_tensorize(partial, fitting[0], is_packed=is_packed))
             except ScheduleError:
                 continue  # a producer or consumer does not allow this form
+            if not fitting[0].is_grouped:
+                break
         return sketches
 
     def _packings(self, partial: PartialSketch, match: _Match) -> Iterator[bool]:
-        """Yield whether the weights are packed in the kernel, for each way to read them."""
+        """Yield whether the weights are packed in the kernel, for each way to read them.
+
+        Of those that are not defined in groups only the first that fits is used.
+        """
         if match.is_grouped:
             yield from (True, False)
             return
@@ -333,5 +338,6 @@ def _with_panel(
     split = Split(panel.name, term, (DOT_FUNCTIONS[match.function],))
     group, term = split.made
     return partial.then(
-        split, Reorder(panel.name, (*others, group, column, term)), Panel(panel.name, term)
-    )
+        split, Reorder(panel.name, (*others, group, column, term)), Panel(panel.name, term),
+        Fuse(panel.name, (column, term)),
+    )  # fmt: skip

@@ -13,10 +13,10 @@ from bench.pipelines.references import reference_of
 from bench.pipelines.sides import draw_inputs
 from tests.support.nightly import sampled
 
+SHORT = {"blur", "harris", "hist", "iir_blur", "camera_pipe", "jacobi8", "heat1"}
 
-@pytest.mark.parametrize(
-    "name", sampled(APPLICATIONS, {"blur", "harris", "hist", "iir_blur", "jacobi8", "heat1"})
-)
+
+@pytest.mark.parametrize("name", sampled(APPLICATIONS, SHORT))
 def test_an_application_computes_its_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for constant, value in {"ROWS": 48, "COLUMNS": 80, "STENCILS": 3, "LEVELS": 4}.items():
         monkeypatch.setattr(definitions, constant, value)
