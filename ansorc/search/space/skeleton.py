@@ -19,7 +19,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ansorc.errors import ScheduleError
 from ansorc.schedule.extent import Extent, IntArray, Tiles
 from ansorc.schedule.schedule import Schedule
-from ansorc.schedule.stage import FuseRelation, Loop, SplitRelation, Stage
+from ansorc.schedule.stage import FuseRelation, Loop, Ring, SplitRelation, Stage
 from ansorc.search.memo import memoize
 from ansorc.search.sketch.sketch import Sketch
 
@@ -79,7 +79,11 @@ class _Filling:
             iterators=tuple(self.iterator(each) for each in stage.iterators),
             relations=tuple(self.relation(each) for each in stage.relations),
             region=tuple(self.extent(each) for each in stage.region),
+            ring=None if stage.ring is None else self.ring(stage.ring),
         )
+
+    def ring(self, ring: Ring) -> Ring:
+        return Ring(ring.axis, self.extent(ring.length), self.extent(ring.warm_up))
 
     def relation(self, relation: SplitRelation | FuseRelation) -> SplitRelation | FuseRelation:
         if isinstance(relation, FuseRelation):
