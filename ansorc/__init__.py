@@ -112,6 +112,7 @@ if TYPE_CHECKING:
         workload,
     )
     from ansorc.lang import operators as ops
+    from ansorc.lang.extern import extern
     from ansorc.lang.gradient import gradient, stop_gradient
     from ansorc.lang.intrinsic import intrinsic
     from ansorc.schedule import Schedule, State, lower, replay, schedule
@@ -129,7 +130,7 @@ __all__ = [
     "all_of", "any", "any_of", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
     "build", "cast", "cbrt", "ceil", "checked", "clip", "clz", "complex", "compute",
     "compute_tuple", "conj", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf", "exp",
-    "exp2", "expm1", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
+    "exp2", "expm1", "extern", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
     "if_then_else", "imag", "intrinsic", "isfinite", "isinf", "isnan", "let", "load_library",
     "load_workload", "log", "log1p", "log2", "log10", "logical_not", "lower", "max", "maximum",
     "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "real",
@@ -156,6 +157,7 @@ _LATER = {
     "TuneResult": "ansorc.search.tune_result",
     "aligned_empty": "ansorc.ir.aligned",
     "build": "ansorc.graph.api",
+    "extern": "ansorc.lang.extern",
     "from_onnx": "ansorc.graph.onnx.importer",
     "from_torch": "ansorc.graph.torch.importer",
     "gradient": "ansorc.lang.gradient",

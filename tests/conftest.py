@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
+from ansorc.search.measure import workers
 from ansorc.target import Target, detect, machine
 from tests.support.assumed import MACHINES, VARIABLE
 from tests.support.command_line import CommandLine
 from tests.support.nightly import PROFILE
+from tests.support.shared_zygote import SharedZygotes
 
 FILLED = (
     "codegen/call", "codegen/cuda", "codegen/network", "e2e/cuda", "e2e/dtypes", "graph",
@@ -51,11 +55,20 @@ def filled_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(FILL_VARIABLE, "1")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def shared_zygote() -> Iterator[None]:
+    """Let the tuning runs of this process fork their workers from one zygote."""
+    with closing(SharedZygotes()) as zygotes, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "ZygoteProcess", zygotes)
+        yield
+
+
 @pytest.fixture
 def cli(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> CommandLine:
-    """Return the command line under test, in a directory of its own."""
+    """Return the command line under test, in a directory of its own; its peak is soon measured."""
+    monkeypatch.setattr("ansorc.codegen.llvm.limits._PROBE_S", 0.01)
     monkeypatch.chdir(tmp_path)
     return CommandLine(tmp_path, capsys)
 

@@ -94,6 +94,7 @@ def rung(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
+@cache
 def own_imports(name: str) -> set[str]:
     return {found for found in imported(MODULES[name]) if found in MODULES and found != name}
 

@@ -16,6 +16,7 @@ from typing import Any, assert_never, cast
 import numpy as np
 
 from ansorc.errors import IRError
+from ansorc.ir.async_stores import AsyncStores
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import (
     Exchange,
@@ -29,12 +30,13 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.interpret_expr import LANE, ExprCompiler, PyExpr
 from ansorc.ir.matrix_units import multiply_tiles, receive_pieces, receive_rows
-from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, stmt_text
+from ansorc.ir.run_c_call import run_c_call
 from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -45,6 +47,7 @@ from ansorc.ir.stmt import (
     Stmt,
     Store,
     statements,
+    written_buffers,
 )
 from ansorc.ir.thread_races import ThreadClock, WatchedMemory
 from ansorc.ir.undefined import Undefined, UndefinedUseError, first_undefined
@@ -98,7 +101,7 @@ def interpret_partly(
 
 def _outputs(function: Function) -> set[Buffer]:
     """Return the parameters that `function` stores to."""
-    stored = {node.buffer.name for node in walk(function) if isinstance(node, Store)}
+    stored = {buffer.name for buffer in written_buffers(function.body)}
     return {buffer for buffer in function.params if buffer.name in stored}
 
 
@@ -162,24 +165,6 @@ def _elements(buffer: Buffer, array: np.ndarray[Any, Any]) -> list[Any]:
     return list(array.ravel()) if buffer.dtype.is_float else array.ravel().tolist()
 
 
-class _AsyncStores:
-    """The asynchronous stores of a thread; each is done as late as possible."""
-
-    def __init__(self) -> None:
-        self._groups: list[list[tuple[list[Any], int, Any]]] = [[]]
-
-    def begin(self, memory: list[Any], offset: int, value: Any) -> None:
-        """Begin to store `value`."""
-        self._groups[-1].append((memory, offset, value))
-
-    def wait(self, pending: int) -> None:
-        """Do all stores except those of the latest `pending` groups."""
-        while len(self._groups) > pending:
-            for memory, offset, value in self._groups.pop(0):
-                memory[offset] = value
-        self._groups.append([])
-
-
 class _Compiler:
     """Writes the Python source of a function, statement by statement."""
 
@@ -212,7 +197,7 @@ class _Compiler:
         self._stmt(self.function.body)
         names = self.exprs.globals
         names |= {"together": self._together, "clock": self.clock, "watched": self._watch}
-        names["AsyncStores"] = _AsyncStores
+        names["AsyncStores"] = AsyncStores
         names["span"] = partial(_ragged_range, self.function.name)
         names |= {
             "given_rows": receive_rows,
@@ -275,6 +260,8 @@ class _Compiler:
                 self._line(self._waiting(stmt))
             case Check():
                 self._check(stmt)
+            case CallC():
+                self._call_c(stmt)
             case _:
                 assert_never(stmt)
 
@@ -284,6 +271,13 @@ class _Compiler:
         lanes = max(dtype_of(part).lanes for part in parts)
         with_lanes = f"for {LANE} in range({lanes}): " if lanes > 1 else ""
         self._line(f"{with_lanes}{self.exprs.fault(stmt)}")
+
+    def _call_c(self, stmt: CallC) -> None:
+        """Write a call of the reference on whole arrays."""
+        name = stmt.function.symbol.replace("@", "_c_")
+        run = self.exprs.constant(name, partial(run_c_call, stmt))
+        names = [self.exprs.buffers[buffer.name] for buffer in (*stmt.inputs, stmt.output)]
+        self._line(f"{run}({', '.join(names)})")
 
     def _waiting(self, stmt: Prefetch | Barrier | Await) -> str:
         if isinstance(stmt, Barrier):

@@ -37,6 +37,8 @@ class OwnFunction:
     reference: str = ""
     """Where a function of arrays is, `module:function` or `file.py:function`. It gets the operands,
     floats as float64, and returns the results."""
+    c: str = ""
+    """The text of a C function of whole arrays; the function then computes a stage."""
     gradient: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     """From the operands to the derivative by each, as expressions; it is not kept in texts."""
     loaded: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
@@ -46,6 +48,7 @@ class OwnFunction:
     def symbol(self) -> str:
         """The name in programs, in which the texts of the machine code have a part."""
         texts = [self.name, *map(str, self.arguments), str(self.result), self.llvm, self.cuda]
+        texts += [self.c] if self.c else []
         return f"{self.name}@{hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]}"
 
     def to_text(self) -> str:
@@ -53,7 +56,7 @@ class OwnFunction:
         values = {
             "name": self.name, "arguments": [str(each) for each in self.arguments],
             "result": str(self.result), "llvm": self.llvm, "cuda": self.cuda,
-            "reference": self.reference,
+            "reference": self.reference, **({"c": self.c} if self.c else {}),
         }  # fmt: skip
         return json.dumps(values)
 
@@ -87,6 +90,19 @@ class OwnFunction:
                 f"the reference '{self.reference}' of '{self.name}' failed: "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+    def of_arrays(self, shape: tuple[int, ...], *args: Array) -> Array:
+        """Return the reference of the arrays of a stage, which has `shape`.
+
+        Raise LanguageError if it fails, or if its result has another shape.
+        """
+        result = self.evaluate(*args)
+        if result.shape != shape:
+            raise LanguageError(
+                f"the reference of '{self.name}' returned an array of shape {result.shape}, and "
+                f"the stage has {shape}"
+            )
+        return result
 
     def of_scalars(self, *args: float) -> Any:
         """Return the reference of numbers, as a number of NumPy of the dtype of the result."""

@@ -40,6 +40,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -155,16 +156,18 @@ def _stmt(stmt: Stmt, *, is_last: bool) -> Iterator[str]:
             head = f"alloc {buffer_text(buffer)}"
             yield head if is_last else f"{head}:"
             yield from _block(body) if is_last else _indent(_block(body))
-        case Barrier() | Prefetch() | Await():
-            yield _waiting(stmt)
-        case Check():
-            yield f"check {_fault(stmt)}"
+        case Barrier() | Prefetch() | Await() | Check() | CallC():
+            yield _short(stmt)
         case _:
             assert_never(stmt)
 
 
-def _waiting(stmt: Barrier | Prefetch | Await) -> str:
+def _short(stmt: Barrier | Prefetch | Await | Check | CallC) -> str:
     match stmt:
+        case Check():
+            return f"check {_fault(stmt)}"
+        case CallC(function, inputs, output):
+            return f"call {output.name} = {function.symbol}({', '.join(b.name for b in inputs)})"
         case Barrier(scope):
             return f"barrier {scope.value}"
         case Prefetch(buffer, indices):

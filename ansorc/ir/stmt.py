@@ -17,6 +17,7 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Var
 from ansorc.ir.fault import FaultKind, FaultSite
 from ansorc.ir.node import Node, node
+from ansorc.ir.own_function import OwnFunction
 
 
 class LoopKind(Enum):
@@ -158,7 +159,18 @@ class Check(Node):
     args: tuple[Expr, ...] = ()
 
 
-Stmt: TypeAlias = For | Store | If | Seq | Allocate | Barrier | Prefetch | Await | Check
+@node
+class CallC(Node):
+    """Call a C function of the user's, which reads whole `inputs` and fills the whole `output`."""
+
+    function: OwnFunction
+    inputs: tuple[Buffer, ...]
+    output: Buffer
+
+
+Leaf: TypeAlias = Store | Barrier | Prefetch | Await | Check | CallC
+"""A statement without others in it."""
+Stmt: TypeAlias = For | If | Seq | Allocate | Leaf
 
 
 def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -170,7 +182,7 @@ def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
             return parts
         case If(_, then, otherwise):
             return (then,) if otherwise is None else (then, otherwise)
-        case Store() | Barrier() | Prefetch() | Await() | Check():
+        case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
             return ()
         case _:
             assert_never(stmt)
@@ -208,6 +220,19 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         top = stack.pop()
         yield top
         stack += reversed(substatements(top))
+
+
+def written_buffer(stmt: Node) -> Buffer | None:
+    """Return the buffer that a statement itself writes to, or None."""
+    if isinstance(stmt, Store):
+        return stmt.buffer
+    return stmt.output if isinstance(stmt, CallC) else None
+
+
+def written_buffers(root: Stmt) -> list[Buffer]:
+    """Return the buffer that each statement from `root` on writes to."""
+    found = map(written_buffer, statements(root))
+    return [buffer for buffer in found if buffer is not None]
 
 
 @node

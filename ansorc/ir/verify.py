@@ -19,7 +19,7 @@ from typing import assert_never
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL, INT64
-from ansorc.ir.expr import Const, Exchange, Load, Ramp, Shuffle, Transpose
+from ansorc.ir.expr import Const, Exchange, Load, Ramp, Shuffle, Transpose, const
 from ansorc.ir.lexer import NAME, RESERVED
 from ansorc.ir.node import walk
 from ansorc.ir.printer import buffer_text, expr_text, stmt_text
@@ -28,6 +28,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -167,8 +168,20 @@ def _check_anew(stmt: Stmt, context: _VerifyContext) -> None:
             _check_leaf(stmt, context)
         case Barrier() | Await():
             _check_waiting(stmt, context)
+        case CallC():
+            _check_c_call(stmt, context)
         case _:
             assert_never(stmt)
+
+
+def _check_c_call(stmt: CallC, context: _VerifyContext) -> None:
+    for buffer in (*stmt.inputs, stmt.output):
+        context.rules.access(buffer, tuple(const(0) for _ in buffer.shape))
+    if stmt.output.constant or stmt.output in stmt.inputs:
+        raise IRError(f"'{stmt.function.name}' fills {buffer_text(stmt.output)}, which is read")
+    kinds = tuple(buffer.dtype for buffer in stmt.inputs)
+    if (kinds, stmt.output.dtype) != (stmt.function.arguments, stmt.function.result):
+        raise IRError(f"'{stmt.function.name}' is called with arrays of other dtypes than its own")
 
 
 def _check_waiting(stmt: Barrier | Await, context: _VerifyContext) -> None:

@@ -73,7 +73,7 @@ def strictly_inlineable(op: ComputeOp) -> bool:
     This holds if all its loads are simple and in order, and it has no branch, no `exp`, no
     reduction and no scan. A computation that reads no tensor may have branches, too.
     """
-    if op.reduce_axes or op.scan is not None:
+    if op.reduce_axes or op.scan is not None or op.c_call is not None:
         return False
     accesses = [simple_access(op, access) for indices in reads(op).values() for access in indices]
     if not accesses:
@@ -109,7 +109,7 @@ def has_data_reuse(op: ComputeOp) -> bool:
     are not tiled either, nor are reductions over ranges that are data, and scans have loops of
     their own.
     """
-    is_special = bool(op.places) or op.scan is not None
+    is_special = bool(op.places) or op.scan is not None or op.c_call is not None
     if "simplify_const_tensor_indices" in dict(op.hints) or is_special:
         return False
     if op.ragged_axis is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import Node, rewrite
-from ansorc.lang.compute_op import Axis, ComputeOp, Place
+from ansorc.lang.compute_op import Axis, ComputeOp, Place, Scan
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 
 
@@ -88,6 +88,9 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
     temporaries to s0, s1, …"""
     axes = {axis.name: f"a{i}" for i, axis in enumerate((*op.axes, *op.reduce_axes))}
     scalars = {temporary.buffer.name: f"s{i}" for i, temporary in enumerate(op.temporaries)}
+    scalars |= {each.buffer.name: f"s{i}" for i, each in enumerate(op.step_sums)}
+    inner = dict.fromkeys(axis.name for each in op.step_sums for axis in each.axes)
+    axes |= {name: f"r{i}" for i, name in enumerate(inner)}
     names = {**tensors, **scalars}
 
     def rule(node: Node) -> Node | None:
@@ -111,10 +114,22 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
             )
             for temporary in op.temporaries
         ),
-        scan=op.scan and replace(op.scan, axis=axes[op.scan.axis]),
+        scan=op.scan and _rename_scan(op.scan, axes, scalars),
     )
     buffers = [replace(buffer, name=tensors[buffer.name]) for buffer in op.buffers]
     return changed.with_bodies(lambda body: rewrite(body, rule)).with_buffers(buffers)
+
+
+def _rename_scan(scan: Scan, axes: Mapping[str, str], scalars: Mapping[str, str]) -> Scan:
+    sums = tuple(
+        replace(
+            each,
+            buffer=replace(each.buffer, name=scalars[each.buffer.name]),
+            axes=tuple(Axis(axes[axis.name], axis.extent) for axis in each.axes),
+        )
+        for each in scan.sums
+    )
+    return replace(scan, axis=axes[scan.axis], sums=sums)
 
 
 def _rename_hints(op: ComputeOp, axes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

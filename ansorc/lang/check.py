@@ -47,7 +47,8 @@ def check_op(op: ComputeOp) -> None:
     _check_places(op)
     _check_ragged(op)
     _check_overwrites(op)
-    _check_nodes(op, set(axes))
+    _check_step_sums(op)
+    _check_nodes(op, {*axes, *(axis.name for each in op.step_sums for axis in each.axes)})
     _check_hints(op, axes)
     check_reads_in_range(op)
 
@@ -118,6 +119,23 @@ def _check_scan(op: ComputeOp) -> None:
                 f"'{op.name}' reads its state at {expr_text(load)}; a scan reads the one before, "
                 f"{expr_text(op.state_loads[0])}, or that of another place that no state gives"
             )
+
+
+def _check_step_sums(op: ComputeOp) -> None:
+    """Raise LanguageError unless the reductions in the steps of a scan have axes of their own."""
+    own = {axis.name for axis in op.axes}
+    for each in op.step_sums:
+        inner = {axis.name for axis in each.axes}
+        if not inner or inner & own or free_vars(each.body) - own - inner:
+            raise LanguageError(
+                f"'{each.buffer.name}' reduces over {', '.join(inner) or 'nothing'}; its terms "
+                f"follow axes of its own and those of '{op.name}' ({', '.join(own)})"
+            )
+        if dtype_of(each.body).is_bool != each.combiner.is_logical:
+            raise LanguageError(f"'{each.buffer.name}' combines {dtype_of(each.body)}s")
+    for expr in (*op.parts, *op.inits) if op.step_sums else ():
+        if others := free_vars(expr) - own:
+            raise LanguageError(f"'{op.name}' uses the axis '{min(others)}' outside of its sum")
 
 
 def _check_places(op: ComputeOp) -> None:
@@ -257,7 +275,9 @@ def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
 def _check_dtypes(op: ComputeOp) -> None:
     own = () if op.scan is None else (load.buffer for load in op.state_loads)
     buffers = {buffer.name: buffer for buffer in (*op.reads, *own)}
-    variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes)}
+    inner = [axis for each in op.step_sums for axis in each.axes]
+    variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes, *inner)}
+    buffers |= {each.buffer.name: each.buffer for each in op.step_sums}
     buffers |= {each.buffer.name: each.buffer for each in op.temporaries}
     try:
         for expr in (*op.expressions, *op.inits):

@@ -16,7 +16,9 @@ class ComplexType:
     """The dtype of complex numbers whose real and imaginary parts have the dtype `part`."""
 
     part: DType
-    is_float = is_integer = is_bool = False
+    is_float = is_integer = is_bool = is_bfloat = False
+    lanes = 1
+    kind = None
 
     @property
     def bits(self) -> int:

@@ -12,7 +12,7 @@ from typing import cast
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import DType
-from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, Var, binary
+from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, OwnCall, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.reducer import Reducer
@@ -118,17 +118,33 @@ class StateBuffer(Buffer):
 
 
 @dataclass(frozen=True)
+class StepSum:
+    """A reduction in the step of a scan: a value of each element, which the bodies load as
+    `buffer[]`.
+
+    The terms `body`, over `axes` of its own, may load states of the step before.
+    """
+
+    buffer: Buffer
+    axes: tuple[Axis, ...]
+    combiner: Combiner
+    body: Expr
+
+
+@dataclass(frozen=True)
 class Scan:
     """The axis of a scan: elements along `axis` are computed one after the other.
 
     The bodies load elements of the tensors that they compute, as `StateBuffer`s, one step before:
     at `axis - 1`, or at `axis + 1` if the steps go from the end (`is_reversed`). In front of the
-    first element are the values `inits`, which do not depend on `axis`.
+    first element are the values `inits`, which do not depend on `axis`. `sums` are computed in each
+    step before the bodies.
     """
 
     axis: str
     inits: tuple[Expr, ...]
     is_reversed: bool = False
+    sums: tuple[StepSum, ...] = field(default=(), repr=False)
 
     @property
     def before(self) -> Expr:
@@ -180,9 +196,20 @@ class ComputeOp:
     scan: Scan | None = None
     overwrites: tuple[Load, ...] = field(default=(), repr=False)
 
+    @property
+    def c_call(self) -> OwnCall | None:
+        """The call of a C function that fills the whole tensor; None if there is no such function.
+
+        Its operands are the first elements of the tensors whose arrays it gets.
+        """
+        body = self.body
+        return body if isinstance(body, OwnCall) and body.function.c else None
+
     @cached_property
     def loop_axes(self) -> tuple[Axis, ...]:
         """The axes of the results that loops run over: not those that terms are scattered along."""
+        if self.c_call is not None:
+            return ()
         scattered = {place.axis for place in self.places}
         return tuple(axis for axis in self.axes if axis.name not in scattered)
 
@@ -222,9 +249,16 @@ class ComputeOp:
 
     @property
     def outer(self) -> tuple[Expr, ...]:
-        """The ranges of axes that are data, the places of a term, and the overwritten elements."""
+        """The ranges of axes that are data, the places of a term, the overwritten elements, and the
+        terms of the reductions in the steps of a scan."""
         bounds = (bound for axis in self.reduce_axes for bound in axis.bounds)
-        return (*bounds, *(place.index for place in self.places), *self.overwrites)
+        places = (place.index for place in self.places)
+        return (*bounds, *places, *self.overwrites, *(each.body for each in self.step_sums))
+
+    @property
+    def step_sums(self) -> tuple[StepSum, ...]:
+        """The reductions in the steps of a scan."""
+        return () if self.scan is None else self.scan.sums
 
     @property
     def result_indices(self) -> tuple[Expr, ...]:
@@ -269,7 +303,9 @@ class ComputeOp:
         nodes = (node for expr in exprs for node in walk(expr))
         loads = [node for node in nodes if isinstance(node, Load)]
         if self.scan is not None:
-            return tuple(load for load in loads if not isinstance(load.buffer, StateBuffer))
+            held = {each.buffer.name for each in self.step_sums}
+            others = (load for load in loads if not isinstance(load.buffer, StateBuffer))
+            return tuple(load for load in others if load.buffer.name not in held)
         if not self.temporaries:
             return tuple(loads)
         held = {temporary.buffer.name for temporary in self.temporaries}
@@ -330,7 +366,10 @@ class ComputeOp:
         places = tuple(Place(place.axis, change(place.index)) for place in self.places)
         axes = tuple(axis.with_bounds(change) for axis in self.reduce_axes)
         overwrites = tuple(cast(Load, change(load)) for load in self.overwrites)
-        scan = self.scan and replace(self.scan, inits=tuple(map(change, self.scan.inits)))
+        scan = self.scan
+        if scan is not None:
+            sums = tuple(replace(each, body=change(each.body)) for each in scan.sums)
+            scan = replace(scan, inits=tuple(map(change, scan.inits)), sums=sums)
         return replace(
             self, body=change(self.body), more=more, temporaries=before, places=places,
             reduce_axes=axes, scan=scan, overwrites=overwrites,
@@ -399,6 +438,12 @@ class ComputeOp:
             return substitute(state, places)
 
         return self.with_bodies(lambda body: rewrite(body, rule))
+
+
+def c_inputs(op: ComputeOp) -> tuple[Buffer, ...]:
+    """Return the tensors whose arrays the C function of a computation gets, in its order."""
+    assert op.c_call is not None
+    return tuple(arg.buffer for arg in op.c_call.args if isinstance(arg, Load))
 
 
 def _drop_check(node: Node) -> Node | None:

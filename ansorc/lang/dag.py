@@ -60,6 +60,7 @@ class ComputeDAG:
     def _hold(self, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
         try:
             check_ops(params, ops)
+            _refuse_updates_of_c_calls(params, ops)
         except RecursionError as deep:
             raise too_deep("the DAG") from deep
         object.__setattr__(self, "params", params)
@@ -201,3 +202,16 @@ class ComputeDAG:
         """Return the name of the computation that fills `buffer`, or of the input itself."""
         op = self._by_name.get(buffer.name)
         return buffer.name if op is None else op.name
+
+
+def _refuse_updates_of_c_calls(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
+    """Raise LanguageError for inputs that are updated beside C functions.
+
+    Which elements these read is not known, so nothing could be written in place.
+    """
+    calls = [op.name for op in ops if op.c_call is not None]
+    if calls and any(buffer.is_updated for buffer in params):
+        raise LanguageError(
+            f"'{calls[0]}' is computed by a C function, in a DAG that updates its inputs: compute "
+            "it in a DAG of its own"
+        )

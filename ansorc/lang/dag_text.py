@@ -31,6 +31,11 @@ A scan names its axis, and each of its tensors the value in front of the first e
     compute X: float32[9] (t: 9) scan back t from 1.0 = X[t + 1] * Y[t + 1]
         also Y: float32[9] from 0.0 = Y[t + 1] + X[t + 1]
 
+Long reductions in its steps have lines of their own, and are loaded by their names:
+
+    compute h: float32[9, 512] (t: 9, u: 512) scan t from 0.0 = tanh(x[t, u] + h.step0[])
+        step h.step0: float32[] sum over (k: 512) = h[t - 1, k] * w[k, u]
+
 A computation that scatters its terms has one line for each axis along which it does:
 
     compute H: int64[256] (i: 256) sum over (n: 1000) = 1
@@ -71,6 +76,7 @@ from ansorc.lang.compute_op import (
     Place,
     Scan,
     StateBuffer,
+    StepSum,
     Temporary,
 )
 from ansorc.lang.naming import check_axis_name, check_tensor_name
@@ -91,6 +97,7 @@ _SCAN = re.compile(
     r" from (?P<init>.+?) = (?P<body>.+)"
 )
 _ALSO = re.compile(rf"also {_BUFFER}(?: from (?P<init>.+?))? = (?P<body>.+)")
+_STEP = re.compile(rf"step {_BUFFER} (?P<combiner>\w+) over \((?P<reduce>[^)]*)\) = (?P<body>.+)")
 _RANGE = re.compile(r"range (?P<axis>\S+) = (?P<begin>.+) \.\. (?P<end>.+)")
 _AT = re.compile(r"at (?P<axis>\S+) = (?P<index>.+)")
 _OVERWRITES = re.compile(r"overwrites (?P<element>.+)")
@@ -148,6 +155,10 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
             yield f"    range {axis.name} = {' .. '.join(map(expr_text, axis.bounds))}"
     for place in op.places:
         yield f"    at {place.axis} = {expr_text(place.index)}"
+    for each in op.step_sums:
+        declared = buffer_text(replace(each.buffer, scope=Scope.GLOBAL))
+        over = f"{each.combiner.value} over ({_axes_text(each.axes)})"
+        yield f"    step {declared} {over} = {expr_text(each.body)}"
     for output, init in zip(op.more, more, strict=True):
         yield f"    also {buffer_text(output.buffer)}{init} = {expr_text(output.body)}"
     if isinstance(op.combiner, Reducer):
@@ -176,13 +187,14 @@ class _Reader:
     params: tuple[Buffer, ...] | None = None
     scan: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
     """The lines of a scan whose tensors may not all be known yet."""
+    steps: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
+    """The lines of the reductions in its steps."""
 
     def line(self, text: str) -> None:
         """Read one line; raise ParseError or LanguageError if it is not valid."""
         if self.params is not None:
             raise ParseError("nothing may follow the line 'params …'")
-        if self.scan and (match_ := _ALSO.fullmatch(text)):
-            self.scan.append(match_)
+        if self.scan and self._continues_scan(text):
             return
         self._finish_scan()
         if match_ := _FUNCTION.fullmatch(text):
@@ -214,6 +226,14 @@ class _Reader:
                 "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'overwrites …', "
                 "'combine …', 'hint …' or 'params …'"
             )
+
+    def _continues_scan(self, text: str) -> bool:
+        """Return whether a line belongs to the scan before it; that is then kept."""
+        for pattern, lines in ((_ALSO, self.scan), (_STEP, self.steps)):
+            if match_ := pattern.fullmatch(text):
+                lines.append(match_)
+                return True
+        return False
 
     def _is_of_indices(self, text: str) -> bool:
         """Return whether a line says where terms are or go; the last computation then knows."""
@@ -269,6 +289,7 @@ class _Reader:
         if not self.scan:
             return
         lines, self.scan = self.scan, []
+        sums, self.steps = self.steps, []
         buffers = [self._buffer(line) for line in lines]
         axes = _axes(lines[0]["axes"])
         names = {
@@ -276,6 +297,8 @@ class _Reader:
             for number, buffer in enumerate(buffers)
         }
         known, variables = {**self.buffers, **names}, _variables(axes, ())
+        steps = tuple(self._step(line, known, axes) for line in sums)
+        known |= {each.buffer.name: each.buffer for each in steps}
         if any(line["init"] is None for line in lines):
             raise ParseError("each tensor of a scan needs a value 'from …' in front of it")
         inits = tuple(self._parse(line["init"], self.buffers, variables) for line in lines)
@@ -283,7 +306,7 @@ class _Reader:
             Output(buffer, self._parse(line["body"], known, variables))
             for buffer, line in zip(buffers, lines, strict=True)
         )
-        scan = Scan(lines[0]["axis"], inits, lines[0]["back"] is not None)
+        scan = Scan(lines[0]["axis"], inits, lines[0]["back"] is not None, steps)
         self.ops.append(
             ComputeOp(
                 first.buffer.name, first.buffer, axes, (), None, first.body, more=tuple(more),
@@ -291,6 +314,16 @@ class _Reader:
             )
         )  # fmt: skip
         self.buffers |= {buffer.name: buffer for buffer in buffers}
+
+    def _step(
+        self, line: re.Match[str], known: Mapping[str, Buffer], axes: Sequence[Axis]
+    ) -> StepSum:
+        inner, combiner = _axes(line["reduce"]), _combiner(line["combiner"])
+        if not isinstance(combiner, Combiner):
+            raise ParseError("a reduction in the step of a scan is of numbers or bools")
+        scalar = replace(self._buffer(line), scope=Scope.LOCAL)
+        body = self._parse(line["body"], known, _variables(axes, inner))
+        return StepSum(scalar, inner, combiner, body)
 
     def _also(self, match_: re.Match[str]) -> None:
         op, buffer = self.ops[-1], self._buffer(match_)

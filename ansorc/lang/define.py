@@ -48,7 +48,7 @@ from ansorc.lang.reduction import ComplexProduct, Reduction, ReductionLoad, Tupl
 from ansorc.lang.scalar import if_then_else
 from ansorc.lang.scalar_type import Scalar, as_scalar, is_complex
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
-from ansorc.lang.scan_reductions import write_out_reductions
+from ansorc.lang.scan_reductions import StepReductions
 from ansorc.lang.shared_values import with_shared_values
 from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, extents_of
 from ansorc.lang.whole import Whole
@@ -317,12 +317,12 @@ def _scan_op(
         raise LanguageError(
             f"'{names[0]}' is a scan along '{steps.axis}', which is none of its axes ({listed})"
         )
-    inner = InnerReductions(names[0], space, {})
+    inner, reductions = InnerReductions(names[0], space, {}), StepReductions(names[0], space)
     inits, bodies = (
         [without_reduce_axes(names[0], inner.take_out(expr), {}) for expr in exprs]
         for exprs in (
             steps.inits,
-            (write_out_reductions(names[0], body) for body in with_extent(steps, along.extent)),
+            [reductions.replace(body) for body in with_extent(steps, along.extent)],
         )
     )
     shape = tuple(axis.extent for axis in space)
@@ -330,7 +330,10 @@ def _scan_op(
         Output(Buffer(name, shape, dtype_of(body)), body)
         for name, body in zip(names, bodies, strict=True)
     )
-    scan = Scan(steps.axis, tuple(inits), steps.is_reversed)
+    sums = tuple(
+        replace(each, body=without_reduce_axes(names[0], each.body, {})) for each in reductions.sums
+    )
+    scan = Scan(steps.axis, tuple(inits), steps.is_reversed, sums)
     op = ComputeOp(
         names[0], first.buffer, space, (), None, first.body, hints, tuple(more), scan=scan
     )

@@ -26,8 +26,12 @@ def op_flops(op: ComputeOp) -> float:
     pairs += [(each.value, each.buffer) for each in op.temporaries]
     if isinstance(op.combiner, Reducer):
         pairs += zip(op.combiner.results, op.buffers, strict=True)
+    steps = float(terms) * sum(
+        math.prod(axis.extent for axis in inner.axes) * (1 + _cost(inner.body, inner.buffer.dtype))
+        for inner in op.step_sums
+    )
     each = sum(_cost(body, buffer.dtype) for body, buffer in pairs)
-    return float(terms * (each + isinstance(op.combiner, Combiner)))
+    return float(terms * (each + isinstance(op.combiner, Combiner))) + steps
 
 
 def _cost(expr: Expr, result: DType) -> int:

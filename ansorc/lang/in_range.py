@@ -30,7 +30,8 @@ def check_reads_in_range(op: ComputeOp) -> None:
     by trying all values of the axes that matter, if these are few. Indices that depend on the
     contents of tensors are not decided. The step before is right by construction.
     """
-    ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes)}
+    inner = [axis for each in op.step_sums for axis in each.axes]
+    ranges = {axis.name: (0, axis.extent - 1) for axis in (*op.axes, *op.reduce_axes, *inner)}
     for target in op.overwrites[:1]:
         for dimension, index in enumerate(target.indices):
             _Read(op.name, target, dimension, index, "writes to").check((), ranges)

@@ -82,9 +82,11 @@ def intrinsic(
     if not llvm and not cuda:
         raise LanguageError(f"the function '{name}' has no text; give llvm=, cuda=, or both")
     _check_expression(name, cuda, len(dtypes))
-    place = reference if isinstance(reference, str) else _place_of(name, reference)
+    place = reference if isinstance(reference, str) else place_of(name, reference)
     loaded = None if isinstance(reference, str) else reference
-    return Intrinsic(OwnFunction(name, dtypes, value, llvm, cuda, place, gradient, loaded))
+    return Intrinsic(
+        OwnFunction(name, dtypes, value, llvm, cuda, place, gradient=gradient, loaded=loaded)
+    )
 
 
 def _check_expression(name: str, cuda: str, count: int) -> None:
@@ -98,7 +100,7 @@ def _check_expression(name: str, cuda: str, count: int) -> None:
         ) from error
 
 
-def _place_of(name: str, reference: Reference) -> str:
+def place_of(name: str, reference: Reference) -> str:
     """Return where other processes find a function."""
     if not callable(reference):
         raise LanguageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -14,9 +14,19 @@ from ansorc.ir.complex_view import is_complex_array, view_parts
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Load, Var, binary, compare, const
 from ansorc.ir.interpret import interpret
 from ansorc.ir.passes.insert_checks import insert_checks
-from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    CallC,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
 from ansorc.ir.substitute import substitute
-from ansorc.lang.compute_op import Axis, ComputeOp, Scan
+from ansorc.lang.compute_op import Axis, ComputeOp, Scan, c_inputs
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 
@@ -111,6 +121,8 @@ def interpret_definition(dag: Definition, inputs: Sequence[Array]) -> list[Array
 def _nest(op: ComputeOp) -> Stmt:
     """Return the loops that compute all elements of `op`."""
     indices = tuple(Var(axis.name) for axis in op.axes)
+    if op.c_call is not None:
+        return CallC(op.c_call.function, c_inputs(op), op.buffer)
     if op.scan is not None:
         return _scan(op, op.scan)
     if op.overwrites:
@@ -147,12 +159,26 @@ def _scan(op: ComputeOp, scan: Scan) -> Stmt:
     indices = tuple(place.get(axis.name, Var(axis.name)) for axis in op.axes)
     before = [Load(b, load.indices) for b, load in zip(op.buffers, op.state_loads, strict=True)]
     first, next_ = (
-        Seq(tuple(stores(op.buffers, indices, [substitute(body, place) for body in made.bodies])))
+        _step(made, place, stores(op.buffers, indices, [substitute(b, place) for b in made.bodies]))
         for made in (op.with_states(op.inits), op.with_states(before))
     )
     others = [axis for axis in op.axes if axis.name != scan.axis]
     element = If(compare(CompareOp.EQ, step, const(0)), first, next_)
     return _loops((Axis(scan.axis, extent), *others), element)
+
+
+def _step(op: ComputeOp, place: Mapping[str, Expr], element: Sequence[Stmt]) -> Stmt:
+    """Return the statements `element`, with the reductions in a step of a scan before them."""
+    stmts: list[Stmt] = []
+    for each in op.step_sums:
+        total, term = Load(each.buffer, ()), substitute(each.body, place)
+        stmts.append(Store(each.buffer, (), each.combiner.identity(each.buffer.dtype)))
+        added = Store(each.buffer, (), each.combiner.combine(total, term))
+        stmts.append(_loops(each.axes, added))
+    stmt: Stmt = Seq((*stmts, *element))
+    for each in op.step_sums:
+        stmt = Allocate(each.buffer, stmt)
+    return stmt
 
 
 def _scatter(op: ComputeOp) -> Stmt:

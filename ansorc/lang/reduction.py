@@ -130,7 +130,8 @@ class TupleReducer:
 
         Raise LanguageError if the reducer does not fit the number or dtypes of the terms.
         """
-        axes, bodies = as_reduce_axes(self.name, axis), tuple(as_scalar(term) for term in terms)
+        axes = as_reduce_axes(self.name, axis)
+        bodies = tuple(_real_term(self.name, term) for term in terms)
         dtypes = [body.dtype for body in bodies]
         reducer = reducer_of(self.combine_tuples, self.identities, dtypes, self.name)
         reducer = reducer if self.is_own else with_kept_identity(reducer)
@@ -263,7 +264,7 @@ def argmin(expr: ScalarLike, axis: Axes) -> TupleReduction:
 
 
 def _extreme(expr: ScalarLike, axis: Axes, combiner: Combiner, name: str) -> TupleReduction:
-    axes, body = as_reduce_axes(name, axis), as_scalar(expr)
+    axes, body = as_reduce_axes(name, axis), _real_term(name, expr)
     position: Scalar = axes[0]
     for inner in axes[1:]:
         if [axis_ for axis_ in axes if axis_.lo]:
@@ -318,6 +319,16 @@ def _complex_reduction(
 def _multiply_pairs(left: tuple[Scalar, ...], right: tuple[Scalar, ...]) -> tuple[Scalar, Scalar]:
     (a, b), (c, d) = left, right
     return a * c - b * d, a * d + b * c
+
+
+def _real_term(verb: str, expr: ScalarLike) -> Scalar:
+    """Return a term of tuples; raise LanguageError for a complex one."""
+    term = as_scalar(expr)
+    if isinstance(term, Complex):
+        raise LanguageError(
+            f"{verb} of complex numbers: it combines real ones; give z.real and z.imag, or abs(z)"
+        )
+    return term
 
 
 def _term(verb: str, expr: ScalarLike) -> Scalar:

@@ -16,9 +16,9 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Binary, BinaryOp, Expr
 from ansorc.ir.fault import FaultKind, FaultSite, fault_error
 from ansorc.ir.substitute import free_vars
-from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
+from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, c_inputs
 from ansorc.lang.contract import contract
-from ansorc.lang.grid import FloatType, Grid
+from ansorc.lang.grid import FloatType, Grid, convert
 from ansorc.lang.loop_program import Definition, outputs_of, pair_inputs
 from ansorc.lang.overwritten import overwritten_place, put_part
 from ansorc.lang.ragged import Ragged
@@ -91,6 +91,11 @@ class Evaluation:
     def run(self) -> dict[str, Array]:
         """Return the whole tensors, by name."""
         op, rank = self.op, len(self.op.axes)
+        if op.c_call is not None:
+            arrays = [self.tensors[buffer.name] for buffer in c_inputs(op)]
+            result = op.c_call.function.of_arrays(op.buffer.shape, *arrays)
+            kind = _numpy_type(op.buffer, self.floats)
+            return {op.buffer.name: convert(result, kind)}
         if op.scan is not None:
             made = evaluate_scan(op, self.tensors, self.floats)
             return {buffer.name: array for buffer, array in zip(op.buffers, made, strict=True)}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -40,6 +39,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.node import walk
 from ansorc.ir.operator import BIT_FUNCTIONS, BITWISE
+from ansorc.lang.c_rounding import bound_of_c_call
 from ansorc.lang.compute_op import Combiner, ComputeOp
 from ansorc.lang.contract import contract
 from ansorc.lang.dag import ComputeDAG
@@ -49,13 +49,8 @@ from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.reference import Evaluation, Scattering, Slices, all_tensors, boxes, factors_of
 from ansorc.lang.scan_form import Accumulation, Linear, accumulation_of, linear_of
-from ansorc.lang.scan_reference import (
-    accumulate,
-    evaluate_steps,
-    solve_linear,
-    step_grid,
-    steps_of,
-)
+from ansorc.lang.scan_reference import accumulate, evaluate_steps, solve_linear, step_grid, steps_of
+from ansorc.lang.step_sums import bound_sums
 
 SAFETY = 8.0
 """The multiple of the bound that a correct program may reach; used to probe jumps and functions."""
@@ -105,6 +100,8 @@ class _OpRounding:
         op = self.op
         if not any(buffer.dtype.is_float for buffer in (*op.buffers, *op.reads)):
             return {}
+        if op.c_call is not None:
+            return bound_of_c_call(op, self.tensors, self.bounds)
         if op.scan is not None:
             return self._run_scan()
         if op.places:
@@ -112,8 +109,8 @@ class _OpRounding:
         if op.ragged_axis is not None:
             return self._of_rows()
         if op.overwrites:
-            part = partial(replace, self, op=op.part)
-            return bounds_of_update(op, self.tensors, lambda held: part(tensors=held).run())
+            part = replace(self, op=op.part)
+            return bounds_of_update(op, self.tensors, lambda t: replace(part, tensors=t).run())
         factors = factors_of(op)
         moved = [np.zeros(buffer.shape) for buffer in op.buffers]
         larger = [np.zeros(buffer.shape) for buffer in op.buffers]
@@ -205,10 +202,8 @@ class _OpRounding:
         return value, np.zeros_like(value, np.float64) if bound is None else bound
 
     def _of_accumulation(self, form: Accumulation) -> Array:
-        op, epsilon = (
-            self.op,
-            self.op.buffer.dtype.epsilon if self.op.buffer.dtype.is_float else 0.0,
-        )
+        op = self.op
+        epsilon = op.buffer.dtype.epsilon if op.buffer.dtype.is_float else 0.0
         (term, moved), (init, first) = self._whole(form.term), self._whole(op.inits[0])
         rounded = epsilon * max(1.0, math.sqrt(len(steps_of(op))) / _MANY)
         value = np.abs(self.tensors[op.name].astype(np.float64))
@@ -233,9 +228,13 @@ class _OpRounding:
     def _of_step(self, step: int, own: list[Array]) -> list[Array]:
         op = self.op
         begun = op.with_states(op.inits) if step == steps_of(op)[0] else op
-        mine = {buffer.name: bound for buffer, bound in zip(op.buffers, own, strict=True)}
+        known = {**self.bounds, **{b.name: error for b, error in zip(op.buffers, own, strict=True)}}
         grid = step_grid(op, self.tensors, np.dtype(np.float64), step)
-        walked = _Walk(grid, replace(grid, tensors={**self.bounds, **mine}))
+        held, moved = bound_sums(
+            begun, grid, lambda g, e: _Walk(g, replace(g, tensors=known)).evaluate(e), _MANY
+        )
+        grid = replace(grid, tensors={**grid.tensors, **held})
+        walked = _Walk(grid, replace(grid, tensors={**known, **moved}))
         bounds = (walked.evaluate(body)[1] for body in begun.bodies)
         return [np.zeros(1) if bound is None else bound for bound in bounds]
 

@@ -105,14 +105,14 @@ def _is_of_a_place(node: Node) -> bool:
 
 def accumulation_of(op: ComputeOp) -> Accumulation | None:
     """Return the form of a scan of one state that combines it with a term, or None."""
-    if op.scan is None or op.more:
+    if op.scan is None or op.more or op.scan.sums:
         return None
     return find_accumulation(op.body, op.state_loads[0])
 
 
 def linear_of(op: ComputeOp) -> Linear | None:
     """Return the form of a scan of one state that is linear in it, or None."""
-    if op.scan is None or op.more:
+    if op.scan is None or op.more or op.scan.sums:
         return None
     return find_linear(op.body, op.state_loads[0])
 

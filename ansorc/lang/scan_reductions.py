@@ -1,4 +1,4 @@
-"""Reductions in the step of a scan: those over states are written out, others become stages."""
+"""Reductions in the step of a scan: short ones over states are written out, others are loops."""
 
 from __future__ import annotations
 
@@ -7,29 +7,76 @@ from collections.abc import Sequence
 from math import prod
 
 from ansorc.errors import LanguageError
-from ansorc.ir.expr import Expr, Load, const
+from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.expr import BinaryOp, Expr, Load, Var, binary, const, dtype_of
 from ansorc.ir.node import Node, rewrite, walk_distinct
-from ansorc.lang.compute_op import StateBuffer
+from ansorc.lang.compute_op import Axis, StateBuffer, StepSum
 from ansorc.lang.let import write_lets_out
+from ansorc.lang.naming import unique_name
 from ansorc.lang.reduction import Reduction, ReductionLoad
 from ansorc.lang.scan import StateVar
 
 MOST_TERMS = 256
-"""The most terms of a reduction over states: each is code of its own."""
+"""The most terms of a reduction over states that are written out: each is code of its own."""
 
 
-def write_out_reductions(name: str, expr: Expr) -> Expr:
-    """Return `expr` with each reduction that reads states of a scan as the terms that it combines.
+class StepReductions:
+    """The reductions over states in the steps of the scan `name` over the axes `space`."""
 
-    Raise LanguageError if these are too many.
-    """
+    def __init__(self, name: str, space: Sequence[Axis]) -> None:
+        self._name = name
+        self._taken = {axis.name for axis in space}
+        self._known: dict[tuple[object, ...], StepSum] = {}
 
-    def rule(node: Node) -> Node | None:
-        if not isinstance(node, ReductionLoad) or not _reads_states(node.reduction.body):
-            return None
-        return _write_out(name, node.reduction)
+    @property
+    def sums(self) -> tuple[StepSum, ...]:
+        """Those that are loops, each once."""
+        return tuple(self._known.values())
 
-    return rewrite(write_lets_out(expr), rule)
+    def replace(self, expr: Expr, *, is_inner: bool = False) -> Expr:
+        """Return `expr` with each reduction that reads states as its terms, or as a loop's value.
+
+        `is_inner`: `expr` is the term of another one. Raise LanguageError for other reductions in
+        there, and for long ones.
+        """
+
+        def rule(node: Node) -> Node | None:
+            if not isinstance(node, ReductionLoad) or not _reads_states(node.reduction.body):
+                return None
+            return self._replacement(node.reduction, is_inner=is_inner)
+
+        return rewrite(write_lets_out(expr), rule)
+
+    def _replacement(self, reduction: Reduction, *, is_inner: bool) -> Expr:
+        is_long = prod(axis.extent for axis in reduction.axes) > MOST_TERMS
+        body = write_lets_out(reduction.body)
+        body = body if is_long else self.replace(body, is_inner=True)
+        has_other = any(isinstance(node, ReductionLoad) for node in walk_distinct(body))
+        if has_other or (is_long and is_inner):
+            raise LanguageError(
+                f"the step of '{self._name}' reduces states with a reduction of something else "
+                "inside: put that in its own compute"
+            )
+        if any(axis.bounds for axis in reduction.axes):
+            raise LanguageError(
+                f"the step of '{self._name}' reduces states over a range that is data; reduce over "
+                "all of them, and what does not belong to the range as 0"
+            )
+        if not is_long:
+            return _write_out(reduction, body)
+        names = [unique_name(axis.name, self._taken) for axis in reduction.axes]
+        values: dict[int, Expr] = {}
+        for axis, name in zip(reduction.axes, names, strict=True):
+            var: Expr = Var(name)
+            values[id(axis.expr)] = binary(BinaryOp.ADD, var, const(axis.lo)) if axis.lo else var
+        term = rewrite(body, lambda node: values.get(id(node)))
+        axes = tuple(Axis(n, axis.extent) for n, axis in zip(names, reduction.axes, strict=True))
+        key = axes, reduction.combiner, term
+        if key not in self._known:
+            title = f"{self._name}.step{len(self._known)}"
+            scalar = Buffer(title, (), dtype_of(term), Scope.LOCAL)
+            self._known[key] = StepSum(scalar, axes, reduction.combiner, term)
+        return Load(self._known[key].buffer, ())
 
 
 def _reads_states(expr: Expr) -> bool:
@@ -44,20 +91,8 @@ def _reads_states(expr: Expr) -> bool:
     return False
 
 
-def _write_out(name: str, reduction: Reduction) -> Expr:
+def _write_out(reduction: Reduction, body: Expr) -> Expr:
     """Return the terms of a reduction combined, in halves."""
-    count = prod(axis.extent for axis in reduction.axes)
-    if count > MOST_TERMS:
-        raise LanguageError(
-            f"the step of '{name}' reduces {count} states, and the most are {MOST_TERMS}: such a "
-            "reduction is written out in the step"
-        )
-    body = write_out_reductions(name, reduction.body)
-    if any(isinstance(node, ReductionLoad) for node in walk_distinct(body)):
-        raise LanguageError(
-            f"the step of '{name}' reduces states with a reduction of something else inside: put "
-            "that in its own compute"
-        )
     ranges = (range(axis.lo, axis.lo + axis.extent) for axis in reduction.axes)
     places = [id(axis.expr) for axis in reduction.axes]
     terms = [

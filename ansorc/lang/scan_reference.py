@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ansorc.ir.expr import Expr
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.grid import FloatType, Grid
 from ansorc.lang.scan_form import accumulation_of, linear_of
+from ansorc.lang.step_sums import evaluate_sums
 
 UFUNCS: dict[Combiner, np.ufunc] = {
     Combiner.SUM: np.add,
@@ -124,6 +126,7 @@ def _values(
     begun = op.with_states(op.inits) if step == steps_of(op)[0] else op
     mine = {buffer.name: result for buffer, result in zip(op.buffers, own, strict=True)}
     grid = step_grid(op, {**tensors, **mine}, floats, step)
+    grid = replace(grid, tensors={**grid.tensors, **evaluate_sums(begun, grid)})
     return [grid.evaluate(body) for body in begun.bodies]
 
 

@@ -55,6 +55,8 @@ def find_wanted_values(
         extents = {axis.name: axis.extent for axis in op.axes}
         for place in op.places:
             walk.visit(place.index, (0, extents[place.axis] - 1), is_guarded=False)
+        for each in op.step_sums:
+            walk.visit(each.body, _ANY, is_guarded=False)
         for load in op.overwrites:
             walk.visit(load, _ANY, is_guarded=False)
         for part, span in _parts(op, wanted):
@@ -197,7 +199,8 @@ class _Backward:
 
     def _forward(self, expr: Expr) -> Span:
         """Return the span of `expr` that follows from axes and literals."""
-        extents = {a.name: a.extent for a in (*self.op.axes, *self.op.reduce_axes)}
+        inner = [axis for each in self.op.step_sums for axis in each.axes]
+        extents = {a.name: a.extent for a in (*self.op.axes, *self.op.reduce_axes, *inner)}
         match expr:
             case Const(value):
                 return float(value), float(value)

@@ -29,6 +29,9 @@ def unfit_read(state: State, tensor: str) -> str:
             return f"'{reader.name}' is a scan that reads it before its first step"
         if reader.op.scan.is_reversed:
             return f"'{reader.name}' is a scan that begins at the end"
+        terms = (node for each in reader.op.step_sums for node in walk(each.body))
+        if any(isinstance(node, Load) and node in loads for node in terms):
+            return f"'{reader.name}' is a scan that reads it in a reduction in its steps"
     return _unfit_index(next(iter(loads)))
 
 

@@ -60,7 +60,7 @@ def resolve(length: TileLength, tiles: Tiles) -> Extent:
 def as_array(extent: Extent) -> IntArray:
     """Return a chosen `extent` as an array; a single number becomes an array of rank 0."""
     assert extent is not None
-    return np.asarray(extent, dtype=np.int64)
+    return np.asarray(extent, dtype=np.int64) if isinstance(extent, int) else extent
 
 
 def multiply(factors: Iterable[Extent]) -> Extent:

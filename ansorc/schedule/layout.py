@@ -1,25 +1,32 @@
 """Layout: the order in which the loops of its reader walk over a constant tensor.
 
 The loops that move an index, outermost first, become the dimensions of the packed tensor; the
-vectorised one comes last, so that vectors are contiguous. A fused loop counts as those it was fused
+vectorised one comes last, so that vectors are contiguous. After it comes only that of a dot-product
+instruction, whose terms adjoin. A fused loop counts as those it was fused
 from; neighbours that together form one index are one dimension. The loops in which the reader is
 computed are part of the order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from operator import attrgetter
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.expr import Expr, Load
 from ansorc.ir.packing import PackedPart, Packing
 from ansorc.ir.transform import Transform
 from ansorc.schedule.bounds import region
+from ansorc.schedule.placed import Placed
 from ansorc.schedule.stage import At, FuseRelation, Loop, Mark, SplitRelation, Stage
 from ansorc.schedule.state import State
-from ansorc.schedule.values import as_int
+from ansorc.schedule.values import as_int, iterator_values, plus, times
+
+_LAST = {Mark.VECTORIZE: 1, Mark.TENSORIZE: 2}
+"""The loops that come after the others."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,18 @@ def layout_of(state: State, tensor: str) -> Layout:
     return Layout(_input(state, tensor), ordered, tuple(offsets), transforms)
 
 
+def load_packed(state: State, tensor: str, placed: Mapping[str, Placed]) -> Load:
+    """Return the load of an input whose layout is rewritten: its indices are the loops."""
+    layout = layout_of(state, tensor)
+    indices: list[Expr] = []
+    for digit in layout.digits:
+        reader = placed[digit.stage]
+        values = iterator_values(reader.stage, reader.leaves)[0]
+        terms = (times(values[name], factor) for name, factor in digit.iterators)
+        indices.append(reduce(plus, terms))
+    return Load(layout.packing.packed, tuple(indices))
+
+
 def _input(state: State, tensor: str) -> Buffer:
     return next(buffer for buffer in state.dag.inputs if buffer.name == tensor)
 
@@ -164,7 +183,7 @@ class _Decomposition:
         if any(leaf >= self.place for leaf in leaves):
             return  # a loop inside, at 0
         mark = self.stage.iterators[leaves[0]].mark
-        order = (int(mark is Mark.VECTORIZE), self.depth, *self._path(iterator))
+        order = (_LAST.get(mark, 0), self.depth, *self._path(iterator))
         extent = as_int(self._iterator(iterator).extent)
         yield IndexTerm(self.stage.name, ((iterator, 1),), stride, extent, order)
 

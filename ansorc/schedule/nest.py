@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from math import prod
 from typing import cast
 
@@ -15,19 +14,15 @@ from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
-from ansorc.lang.compute_op import StateBuffer
+from ansorc.lang.compute_op import StateBuffer, StepSum
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
 from ansorc.schedule.bounds import axis_boxes, region, runs_over_threads
+from ansorc.schedule.c_call import call_of_c_function
 from ansorc.schedule.dot_body import TERM, dot_update
-from ansorc.schedule.in_place import (
-    Writing,
-    read_buffers,
-    store_together,
-    written_buffers,
-)
+from ansorc.schedule.in_place import Writing, read_buffers, store_together, written_buffers
 from ansorc.schedule.initial import first_pass
-from ansorc.schedule.layout import layout_of
+from ansorc.schedule.layout import load_packed
 from ansorc.schedule.loops import allocated, loop_of, sequence, stages_ahead, starts_threads, under
 from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.needed import Need, find_needs
@@ -50,9 +45,10 @@ from ansorc.schedule.skipping import where_needed
 from ansorc.schedule.sliding import warm_ups
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
+from ansorc.schedule.step_tile import Leaves, tile_of_steps
 from ansorc.schedule.thread_reduction import ThreadRow, find_thread_row, reduce_across
 from ansorc.schedule.unrolling import loops_to_unroll
-from ansorc.schedule.values import SplitPredicate, as_int, iterator_values, plus, quotient, times
+from ansorc.schedule.values import SplitPredicate, as_int, plus, quotient, times
 
 _LEAST_TESTED = 256
 """A test that may skip fewer terms than this is not worth its cost."""
@@ -76,6 +72,8 @@ class Nests:
     def nest(self, stage: Stage) -> Stmt:
         """Return the loops that compute `stage` inside the loops that are being built."""
         placed = self._place(stage)
+        if stage.op.c_call is not None:
+            return call_of_c_function(stage.op, self.placed)
         if adds_atomically(stage):
             update = self._loops(placed, 0, frozenset(), lambda: self._update(placed))
             return Seq((store_identities(stage, placed.buffers), update))
@@ -267,22 +265,38 @@ class Nests:
     def _scan(self, placed: Placed, first: int, unrolled: frozenset[str]) -> Stmt:
         """Return the loops from the first one along the axis of a scan on, and its states."""
         states = states_of(placed.stage, first, self._scope(placed.stage))
+        tile = tile_of_steps(self.state, placed.stage.name, unrolled, self._scope(placed.stage))
 
         def step() -> Stmt:
             values, guards = axis_values_of(placed, placed.leaves)
             results = placed.buffers, self._store_indices(placed, values)
             bodies = states.put_in(self._values(placed, values), placed.leaves)
-            stmt = advance(states, placed.leaves, results, bodies)
+            stmt = advance(states, placed.leaves, results, tile.put_in(bodies, placed.leaves))
             return self._guard(placed, values, guards, stmt)
 
+        def added(each: StepSum, at: Leaves, terms: Leaves) -> Stmt:
+            leaves = {**placed.leaves, **at}
+            values, guards = axis_values_of(placed, leaves)
+            (term,) = self._expressions(placed, {**values, **terms}, [each.body], tuple(terms))
+            (term,) = states.put_in([term], leaves)
+            return self._guard(placed, values, guards, tile.add(each, term, leaves))
+
+        def elements() -> Stmt:
+            stmt = self._loops(placed, tile.start, unrolled, step)
+            return tile.around(stmt, self._fresh, added)
+
+        def inside(start: int) -> Stmt:
+            return self._loops(placed, start, unrolled, elements, end=tile.start)
+
         def steps() -> Stmt:
-            stmt = self._loops(placed, turn, unrolled, step)
+            stmt = inside(turn)
             return sequence(stmt, *self._initial(placed, turn, states, is_again=True))
 
         turn = last_step(placed.stage.iterators) + 1
-        is_mixed = bool(placed.stage.op.mixed_axes)
-        end, body = (turn, steps) if is_mixed else (None, step)
-        loops = self._loops(placed, first, unrolled, body, end=end)
+        if placed.stage.op.mixed_axes:
+            loops = self._loops(placed, first, unrolled, steps, end=turn)
+        else:
+            loops = inside(first)
         stmt = sequence(*self._initial(placed, first, states), loops)
         return allocated(states.buffers, stmt)
 
@@ -437,15 +451,20 @@ class Nests:
         return self._expressions(placed, values, placed.stage.op.parts)
 
     def _expressions(
-        self, placed: Placed, values: Mapping[str, Expr], exprs: Sequence[Expr]
+        self,
+        placed: Placed,
+        values: Mapping[str, Expr],
+        exprs: Sequence[Expr],
+        inner: Sequence[str] = (),
     ) -> list[Expr]:
         """Return `exprs` of a stage in terms of the loops, reading what is in memory."""
         op = placed.stage.op
-        axis_values = {axis.name: values[axis.name] for axis in (*op.axes, *op.reduce_axes)}
+        axes = (*(axis.name for axis in (*op.axes, *op.reduce_axes)), *inner)
+        axis_values = {name: values[name] for name in axes}
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Load) and node.buffer.name in self.state.rewritten:
-                return self._load_packed(node.buffer.name)
+                return load_packed(self.state, node.buffer.name, self.placed)
             if not isinstance(node, Load) or isinstance(node.buffer, StateBuffer):
                 return None
             source = self.placed.get(node.buffer.name)
@@ -459,17 +478,6 @@ class Nests:
             return Load(source.buffers[number], indices_in_memory(source, node.indices))
 
         return [rewrite(substitute(expr, axis_values), rule) for expr in exprs]
-
-    def _load_packed(self, tensor: str) -> Load:
-        """Return the load of an input whose layout is rewritten: its indices are the loops."""
-        layout = layout_of(self.state, tensor)
-        indices: list[Expr] = []
-        for digit in layout.digits:
-            placed = self.placed[digit.stage]
-            values = iterator_values(placed.stage, placed.leaves)[0]
-            terms = (times(values[name], factor) for name, factor in digit.iterators)
-            indices.append(reduce(plus, terms))
-        return Load(layout.packing.packed, tuple(indices))
 
     def _guard(
         self, placed: Placed, values: Mapping[str, Expr], guards: list[SplitPredicate], stmt: Stmt

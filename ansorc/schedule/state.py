@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NoReturn, Self, TypeAlias
+from typing import ClassVar, NoReturn, Self, TypeAlias
 
 from ansorc.errors import ArgumentError, ScheduleError, Spot
 from ansorc.ir import notebook
@@ -31,6 +31,8 @@ class Step(ABC):
     """
 
     stage: str
+    keeps_arrays: ClassVar[bool] = True
+    """Whether the stage stays a whole array of its own, as it was."""
 
     @abstractmethod
     def apply(self, state: State) -> State:
@@ -82,6 +84,12 @@ class Step(ABC):
             self.refuse(state, f"there is no stage '{wanted}'; the stages are {names}")
         if named.is_inlined:
             self.refuse(state, f"stage '{wanted}' is inlined and has no loops", (wanted, ""))
+        if named.op.c_call is not None:
+            self.refuse(
+                state, f"'{wanted}' is computed as a whole by the C function "
+                f"'{named.op.c_call.function.name}', so no step changes it; schedule its readers "
+                "and what it reads", (wanted, ""),
+            )  # fmt: skip
         return named
 
     def position_of(self, state: State, stage: Stage, iterator: str) -> int:
@@ -156,6 +164,7 @@ class State:
 
     def then(self, step: Step) -> Self:
         """Return the state after `step`; raise ScheduleError where it does not fit."""
+        _refuse_beside_c_calls(step, self)
         after = step.apply(self)
         steps = (*self.steps, step)
         made = replace(
@@ -392,3 +401,17 @@ class Renaming:
             if buffer.name == name
         )
         return next(names, name)
+
+
+def _refuse_beside_c_calls(step: Step, state: State) -> None:
+    """Refuse a step that changes, or takes away, an array that a C function gets."""
+    if step.keeps_arrays:
+        return
+    for reader in state.stages:
+        call = reader.op.c_call
+        if call is not None and any(buffer.name == step.stage for buffer in reader.op.reads):
+            step.refuse(
+                state, f"the C function '{call.function.name}' of '{reader.name}' gets the array "
+                f"of '{step.stage}', which this step would change or take away",
+                (reader.name, ""),
+            )  # fmt: skip

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
+from ansorc.codegen.base import opener_of
 from ansorc.errors import ArgumentError, RecordError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.literal import short_text
@@ -29,6 +30,7 @@ class Task:
         ):
             if not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ArgumentError(f"Task: {what} is {short_text(value)}, not a {kind.__name__}")
+        refuse_c_functions(dag, parsed)
         object.__setattr__(self, "dag", dag)
         object.__setattr__(self, "target", parsed)
         object.__setattr__(self, "name", name)
@@ -73,3 +75,13 @@ class Task:
     def from_texts(dag_text: str, target_text: str, name: str) -> Task:
         """Return the task of `ComputeDAG.to_text`, `Target.text` and a name."""
         return Task(ComputeDAG.from_text(dag_text), Target.parse(target_text), name)
+
+
+def refuse_c_functions(dag: ComputeDAG, target: Target) -> None:
+    """Raise ArgumentError if a stage of `dag` is a C function, and `target` is a device."""
+    call = next((op.c_call for op in dag.ops if op.c_call is not None), None)
+    if call is not None and opener_of(target).capabilities(target).device:
+        raise ArgumentError(
+            f"the C function '{call.function.name}' runs on CPUs, not on '{target.text}'; write "
+            "its stage by ac.compute for a GPU"
+        )

@@ -14,6 +14,8 @@ from ansorc.search.measure import ProgramText
 from ansorc.search.record import KernelThreads, Record, Records
 
 _ROUNDS = 7
+_CALLS = 18
+"""Calls with each number of threads in a turn, about; with fewer threads they take longer."""
 _TIE = 0.02
 """So much faster than all threads fewer must be: times are not known better."""
 
@@ -47,6 +49,12 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
     threads = fastest_count(counts, turns)
     records.keep_threads(environment, [KernelThreads(best.task_key, best.program_key, threads)])
     return threads
+
+
+def estimate_choosing_s(best: Record) -> float:
+    """Return about how many seconds `choose_threads` takes, more with fewer threads."""
+    counts = 1 + len(thread_counts(best.environment.running))
+    return _ROUNDS * counts * _CALLS * (best.median_s or 0.0)
 
 
 def find_threads(records: Records, best: Record) -> int:

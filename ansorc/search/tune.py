@@ -155,11 +155,13 @@ def _measure_rounds(
     """Measure what is `ahead` and `choose` more, round by round, unless there come many machines.
 
     After a large round the next is chosen while its last programs are built, and without knowing
-    them: they are those that the model thought least of.
+    them: they are those that the model thought least of. LightGBM is imported only for a model that
+    chooses one more round.
     """
-    prepare = import_ahead if options.search.cost_model == "trees" else nothing
+    learns = options.search.cost_model == "trees"
     while not run.is_late and not _are_many(machines) and (batch := ahead.pop()):
         is_large = len(batch) > options.measuring.batch
+        prepare = import_ahead if learns and run.round_size else nothing
         run.measure(batch, choose if is_large else prepare)
         if not ahead:
             choose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,8 @@ from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
-from ansorc.search.thread_count_op import choose_threads, find_threads
+from ansorc.search.thread_count_op import choose_threads, estimate_choosing_s, find_threads
+from ansorc.search.time_budget import TimeBudget
 from ansorc.search.transfer import find_related_programs
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import TimeSpent, Trial, TuneResult
@@ -121,7 +121,7 @@ class TuningRun:
         self._measurer: TaskMeasurer | None = None
         self._failures: Counter[str] = Counter()
         self._first_failure: Failure | None = None
-        self._begin = time.monotonic()
+        self._budget = TimeBudget(options.time_budget)
         self._watch = Stopwatch()
         self._builds: list[BuildCost] = []
         self._runs: list[RunCost] = []
@@ -170,8 +170,7 @@ class TuningRun:
     @property
     def is_late(self) -> bool:
         """Return whether the time that its options give it is up."""
-        budget = self._options.time_budget
-        return budget is not None and time.monotonic() - self._begin >= budget
+        return self._budget.is_late
 
     @property
     def round_size(self) -> int:
@@ -236,15 +235,30 @@ class TuningRun:
     def measure(self, batch: Batch, meanwhile: Callable[[], None] = nothing) -> None:
         """Measure `batch`, record each result as it comes, and learn from it.
 
-        `meanwhile` is done in another thread while its last programs are built. Stops when the time
-        of the options is up. Raise MeasureError where nothing but failures comes.
+        `meanwhile` is done in another thread while its last programs are built. Stops when what is
+        left of the time of the options is not enough for one more, or for the contest. Raise
+        MeasureError where nothing but failures comes.
         """
         self.start()
-        results = self.measurer.measure([planned.program for planned in batch], meanwhile)
-        for planned, result in zip(batch, results, strict=True):
+        waiting = list(batch)
+        while waiting and not self.is_late:
+            best_s = (self._best and self._best.median_s) or 0.0
+            builders = self._options.measuring.builders
+            count = self._budget.affordable(len(waiting), builders, best_s)
+            part, waiting = waiting[:count], waiting[count:]
+            if part:
+                self._measure_part(part, nothing if waiting else meanwhile)
+
+    def _measure_part(self, part: Batch, meanwhile: Callable[[], None]) -> None:
+        """Measure programs for which there should be time, and note what they cost."""
+        begin = self._budget.elapsed_s
+        results = self.measurer.measure([planned.program for planned in part], meanwhile)
+        for number, (planned, result) in enumerate(zip(part, results, strict=True), 1):
             self.take(planned, result)
             if self.is_late:
+                self._budget.note(number, self._budget.elapsed_s - begin)
                 return
+        self._budget.note(len(part), self._budget.elapsed_s - begin)
 
     def take(self, planned: PlannedProgram, result: MeasureResult) -> None:
         """Record what came of a program of this run, and learn from it; raise as `measure`."""
@@ -263,6 +277,7 @@ class TuningRun:
             return
         self.start()
         with self._watch.phase("contest"):
+            limit_s = min(limit_s, self._budget.left_s)
             self._ranking = self._final.hold(self.measurer, self._record, limit_s)
         self._best = self._records.best(self._task.key, self._environment)
         if self._best is not None:
@@ -272,9 +287,16 @@ class TuningRun:
             )  # fmt: skip
 
     def choose_threads(self) -> None:
-        """Measure with how many threads the best program is the fastest, unless that is known."""
-        if self._best is not None and self._measurer is not None:
+        """Measure with how many threads the best program is the fastest, unless that is known.
+
+        Where the time of the options is up, that is not measured of a program that takes long.
+        """
+        if self._best is None or self._measurer is None:
+            return
+        if self._budget.has_time_for(estimate_choosing_s(self._best)):
             choose_threads(self._measurer, self._records, self._best)
+        else:
+            self.tell("no time was left to compare numbers of threads")
 
     def close(self) -> None:
         """Free what proposing and measuring need; the workers are the driver's.
@@ -303,7 +325,7 @@ class TuningRun:
             curve=curve_of(known),
             trials=len(known),
             measured_now=self._measured,
-            elapsed_s=(elapsed_s := time.monotonic() - self._begin),
+            elapsed_s=(elapsed_s := self._budget.elapsed_s),
             spent=TimeSpent.of(
                 self._watch, elapsed_s, BuildCost.sum(self._builds), RunCost.sum(self._runs)
             ),
@@ -401,7 +423,7 @@ class TuningRun:
             best_s=self._best.median_s if self._best is not None else None,
             is_new_best=is_new_best,
             failures=dict(self._failures),
-            elapsed_s=time.monotonic() - self._begin,
+            elapsed_s=self._budget.elapsed_s,
             measured_now=self._measured,
         )
 

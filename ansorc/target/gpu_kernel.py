@@ -7,13 +7,27 @@ population, or are scalars, so many programs of one structure are described at o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64] | NDArray[np.int64] | float
 """One number for each kernel, or one for all."""
+
+
+def as_floats(numbers: NDArray[Any] | float) -> NDArray[np.float64]:
+    """Return the numbers as float64."""
+    if isinstance(numbers, int | float):
+        return np.asarray(numbers, np.float64)
+    return numbers.astype(np.float64, copy=False)
+
+
+def as_integers(numbers: NDArray[Any] | float) -> NDArray[np.int64]:
+    """Return the numbers as int64, cut off at the point."""
+    if isinstance(numbers, int | float):
+        return np.asarray(numbers, np.int64)
+    return numbers.astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,10 @@ def exceeds(
 ) -> bool | npt.NDArray[np.bool_]:
     """Return whether a launch is refused, for each row where there are several."""
     threads = block[0] * block[1] * block[2]
-    is_refused = (threads > limits.threads) | (np.asarray(shared_bytes) > limits.shared_bytes)
+    is_refused = (threads > limits.threads) | (shared_bytes > limits.shared_bytes)
     for extents, most in ((grid, limits.grid), (block, limits.block)):
         for extent, limit in zip(extents, most, strict=True):
-            is_refused = is_refused | (np.asarray(extent) > limit)
+            is_refused = is_refused | (extent > limit)
     return bool(is_refused) if np.ndim(is_refused) == 0 else is_refused
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ansorc.target.gpu import WARP_THREADS, Gpu
-from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, Numbers
+from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, Numbers, as_floats
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 from ansorc.target.gpu_requests import SECTOR_BYTES
 
@@ -53,7 +54,7 @@ class BlockCycles:
 
     def wave(self, blocks: Times) -> Times:
         """Return the cycles until `blocks` that an SM began together are done."""
-        total = np.zeros(())
+        total: Times = np.zeros(())
         for cycles in self.parts.values():
             total = total + (cycles * blocks) ** OVERLAP
         return (total ** (HIDING / OVERLAP) + self.alone**HIDING) ** (1 / HIDING)
@@ -98,7 +99,7 @@ def block_cycles(kernel: KernelDescription, gpu: Gpu) -> BlockCycles:
     issued = kernel.multiply_adds + others
     arithmetic = kernel.multiply_adds * WARP_THREADS / machine.fp32_lanes
     in_cache = machine.instruction_cache_bytes
-    misses = np.clip(np.asarray(kernel.code_bytes) / in_cache - 1, 0, 1)
+    misses = np.clip(as_floats(kernel.code_bytes) / in_cache - 1, 0, 1)
     l2, dram = _bytes_beyond_l1(kernel, gpu, resident)
     share = gpu.multiprocessors
     parts = {
@@ -123,11 +124,12 @@ def _latencies(kernel: KernelDescription, gpu: Gpu, missing: Times) -> Times:
     """
     latency = gpu.architecture.latencies
     loaded = latency.l2 + (latency.dram - latency.l2) * np.minimum(1, missing)
-    has_async, copied = gpu.architecture.has_async_copies, np.zeros(())
+    has_async = gpu.architecture.has_async_copies
+    copied: Times = np.zeros(())
     for access in kernel.global_accesses:
-        copied = copied + np.where(np.asarray(access.is_asynchronous) & has_async, 0, access.waits)
-    chain = np.maximum(0, latency.multiply_add - 1 - np.asarray(kernel.independent))
-    return np.asarray(
+        copied = copied + np.where(access.is_asynchronous & has_async, 0, access.waits)
+    chain = np.maximum(0, latency.multiply_add - 1 - kernel.independent)
+    return as_floats(
         (kernel.steps / np.maximum(1, kernel.stages) + copied) * loaded
         + (kernel.waits - kernel.global_waits) * latency.shared
         + kernel.global_waits * latency.l1
@@ -141,12 +143,12 @@ def _bank_cycles(kernel: KernelDescription, gpu: Gpu) -> tuple[Times, Times]:
     machine = gpu.architecture
     each = REQUEST_BYTES / machine.shared_bytes_per_cycle
     least = WARP_THREADS / machine.memory_lanes
-    requests: Times = np.asarray(kernel.spill_requests, float)
+    requests = as_floats(kernel.spill_requests)
     banks: Times = requests * least
     for access in (*kernel.global_accesses, *kernel.shared_accesses):
-        asked = np.asarray(access.requests, float)
+        asked = as_floats(access.requests)
         requests = requests + asked
-        banks = banks + asked * np.maximum(least, np.asarray(access.wavefronts, float) * each)
+        banks = banks + asked * np.maximum(least, as_floats(access.wavefronts) * each)
     return banks, requests
 
 
@@ -154,22 +156,22 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
     """Return the bytes of one block from and to the second-level cache, and memory."""
     warps = warps_of(kernel.threads)
     room = np.maximum(0, gpu.architecture.l1_bytes - resident * kernel.shared_bytes)
-    l2: Times = np.zeros(np.shape(resident))
-    dram: Times = np.zeros(np.shape(resident))
+    l2: Times = np.zeros(())
+    dram: Times = np.zeros(())
     waves = [wave_bytes(access, kernel, gpu, resident) for access in kernel.global_accesses]
     every = sum((wave for wave, _ in waves), np.zeros(()))
     blocks = _product(kernel.grid)
     together = np.minimum(resident * gpu.multiprocessors, blocks)
     known: dict[str, Times] = {}
     for access, (wave, whole) in zip(kernel.global_accesses, waves, strict=True):
-        asked = np.asarray(access.requests * warps * access.sectors * SECTOR_BYTES, float)
+        asked = as_floats(access.requests * warps * access.sectors * SECTOR_BYTES)
         least = np.minimum(asked, access.block_bytes)
         fits = np.clip(room / np.maximum(1, resident * access.held_bytes), 0, 1)
         l2 = l2 + np.where(access.is_store, asked, fits * least + (1 - fits) * asked)
         stays = whole + every - wave <= gpu.l2_bytes
         part: Times = np.zeros(())
         if access.tensor:  # all of it is read, whatever the requests in the loops
-            depends = np.prod(np.broadcast_arrays(*access.depends_on), axis=0)
+            depends = _product(access.depends_on)
             part = depends * access.tensor_bytes / blocks
         read = np.where(stays, whole / blocks, wave / together)
         moved = np.minimum(read, np.maximum(asked, part))
@@ -177,8 +179,8 @@ def _bytes_beyond_l1(kernel: KernelDescription, gpu: Gpu, resident: Times) -> tu
         again = np.where(every <= gpu.l2_bytes, np.minimum(moved, before), 0.0)
         known[access.tensor] = np.maximum(moved, before)
         dram = dram + moved - again
-    local = np.asarray(kernel.spilled_bytes, float) * (kernel.threads * resident)
-    spills = np.asarray(kernel.spill_requests, float) * (warps * float(REQUEST_BYTES))
+    local = as_floats(kernel.spilled_bytes) * (kernel.threads * resident)
+    spills = as_floats(kernel.spill_requests) * (warps * float(REQUEST_BYTES))
     spills = spills * (1 - np.clip(room / np.maximum(1, local), 0, 1))
     beyond = np.where(local * gpu.multiprocessors > gpu.l2_bytes, spills, 0.0)
     return l2 + spills, dram + beyond
@@ -194,14 +196,15 @@ def wave_bytes(
     the parts may overlap at their borders, which blocks near each other touch: all are the tensor.
     """
     wave = np.minimum(resident * gpu.multiprocessors, _product(kernel.grid))
-    inner, in_wave, in_all = np.ones(()), np.ones(()), np.ones(())
+    inner: Times = np.ones(())
+    in_wave, in_all = inner, inner
     for extent, depends in zip(kernel.grid, access.depends_on, strict=True):
         here = np.clip(np.ceil(wave / inner), 1, extent)
         in_wave = in_wave * np.where(depends, here, 1)
         in_all = in_all * np.where(depends, extent, 1)
         inner = inner * extent
-    each = np.asarray(access.block_bytes, float)
-    part = np.asarray(access.tensor_bytes) / inner
+    each = as_floats(access.block_bytes)
+    part = access.tensor_bytes / inner
     is_near = inner / kernel.grid[-1] * each <= gpu.l2_bytes / 2
     each = np.where((in_all == inner) & is_near, np.minimum(each, part), each)
     return np.minimum(in_wave, wave) * each, in_all * each
@@ -211,8 +214,8 @@ def _resident(kernel: KernelDescription, gpu: Gpu) -> Times:
     blocks = resident_blocks(
         gpu.architecture, kernel.threads, kernel.registers, kernel.shared_bytes
     )
-    return np.broadcast_arrays(blocks.astype(float), _product(kernel.grid))[0]
+    return blocks.astype(float)
 
 
 def _product(extents: tuple[Numbers, ...]) -> Times:
-    return np.asarray(np.prod(np.broadcast_arrays(*extents), axis=0), float)
+    return as_floats(reduce(np.multiply, extents))

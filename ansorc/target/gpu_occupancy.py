@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ansorc.target.gpu import WARP_THREADS, GpuArchitecture
+from ansorc.target.gpu_kernel import Numbers, as_integers
 
 REGISTER_UNIT = 256
 """Registers are given to a warp in multiples of this."""
@@ -15,16 +18,16 @@ MAX_THREADS = 1024
 """Threads of a block."""
 
 
-def warps_of(threads: ArrayLike) -> NDArray[np.int64]:
+def warps_of(threads: Numbers) -> NDArray[np.int64]:
     """Return the warps of a block of `threads`; the last one may be filled in part."""
-    return -(-np.asarray(threads, np.int64) // WARP_THREADS)
+    return -(-as_integers(threads) // WARP_THREADS)
 
 
 def resident_blocks(
     architecture: GpuArchitecture,
-    threads: ArrayLike,
-    registers: ArrayLike,
-    shared_bytes: ArrayLike,
+    threads: Numbers,
+    registers: Numbers,
+    shared_bytes: Numbers,
 ) -> NDArray[np.int64]:
     """Return the blocks that an SM holds at a time; 0 where a block cannot be launched.
 
@@ -35,9 +38,7 @@ def resident_blocks(
 
     All may be arrays, which are broadcast against one another.
     """
-    threads, registers, shared = (
-        np.asarray(each, np.int64) for each in (threads, registers, shared_bytes)
-    )
+    threads, registers, shared = map(as_integers, (threads, registers, shared_bytes))
     warps = np.maximum(1, warps_of(threads))
     of_a_warp = _round_up(np.maximum(1, registers) * WARP_THREADS, REGISTER_UNIT)
     quarter = architecture.registers // architecture.schedulers
@@ -45,20 +46,17 @@ def resident_blocks(
     unit = 128 if architecture.reserved_shared_bytes else 256
     taken = _round_up(shared, unit) + architecture.reserved_shared_bytes
     by_shared = architecture.shared_bytes // np.maximum(1, taken)
-    blocks = np.minimum.reduce(
-        np.broadcast_arrays(
-            architecture.blocks, architecture.warps // warps, by_registers, by_shared
-        )
-    )
+    held = (architecture.blocks, architecture.warps // warps, by_registers, by_shared)
+    blocks = reduce(np.minimum, held)
     fits = (threads <= MAX_THREADS) & (registers <= MAX_REGISTERS)
     return np.where(fits & (shared <= architecture.block_shared_bytes), blocks, 0)
 
 
 def occupancy(
     architecture: GpuArchitecture,
-    threads: ArrayLike,
-    registers: ArrayLike,
-    shared_bytes: ArrayLike,
+    threads: Numbers,
+    registers: Numbers,
+    shared_bytes: Numbers,
 ) -> NDArray[np.float64]:
     """Return the share of an SM's resident warps that a kernel fills; see `resident_blocks`."""
     blocks = resident_blocks(architecture, threads, registers, shared_bytes)

@@ -48,7 +48,7 @@ class PipelineResult:
 
 @click.command()
 @click.option("--cases", default="all", show_default=True, help="Applications, comma-separated.")
-@click.option("--peers", default="adams2019,mullapudi2016", show_default=True)
+@click.option("--peers", default="adams2019,mullapudi2016,numba", show_default=True)
 @click.option("--trials", default=0, show_default=True, type=click.IntRange(min=0),
               help="Programs of each that are measured; 0: the untuned default.")  # fmt: skip
 @click.option("--threads", default=0, type=click.IntRange(min=0), help="0: all cores.")
@@ -113,7 +113,7 @@ def _line(result: PipelineResult) -> str:
         f"{side} {seconds_text(statistics.median(times))} (made in {result.spent[side]:.1f} s)"
         for side, times in result.seconds.items()
     ]
-    words += [f"{side}: {gap}" for side, gap in result.gaps.items()]
+    words += [f"{side}: {gap}" for side, gap in result.gaps.items() if "not written" not in gap]
     best = min(result.ratios().values(), default=0.0)
     return f"{result.name}: {', '.join(words)}; {best:.2f} × the best peer"
 

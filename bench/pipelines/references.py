@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.pipelines import pyramids
+from bench.pipelines import camera, chains, pyramids
 from bench.pipelines.filters import BLEND, LEVELS, WEIGHTS
 
 Array = NDArray[Any]
@@ -138,8 +139,98 @@ def lens_blur(left: Array, right: Array) -> Array:
     return light / weights
 
 
+def jacobi(plane: Array, steps: int) -> Array:
+    """Return a plane after steps that replace its inner points by the mean of their neighbours."""
+    now = plane.astype(np.float64)
+    for _ in range(steps):
+        after = now.copy()
+        after[1:-1, 1:-1] = (
+            now[:-2, 1:-1] + now[2:, 1:-1] + now[1:-1, :-2] + now[1:-1, 2:]
+        ) / 4  # fmt: skip
+        now = after
+    return now
+
+
+def heat(cube: Array, steps: int) -> Array:
+    """Return a cube after steps in which its inner points take heat from their neighbours."""
+    now, inner = cube.astype(np.float64), (slice(1, -1),) * 3
+    for _ in range(steps):
+        flow = -6 * now
+        for axis in range(3):
+            flow += np.roll(now, 1, axis) + np.roll(now, -1, axis)
+        after = now.copy()
+        after[inner] += chains.RATE * flow[inner]
+        now = after
+    return now
+
+
+def camera_pipe(raw: Array) -> Array:
+    """Return the image that the numbers of a sensor show."""
+    wide = raw.astype(np.int64)
+
+    def moved(plane: Array, down: int, along: int) -> Array:
+        return np.roll(plane, (-down, -along), (-2, -1))
+
+    def mean(a: Array, b: Array) -> Array:
+        return (a + b + 1) // 2
+
+    around = [moved(wide, *way) for way in ((0, 2), (0, -2), (2, 0), (-2, 0))]
+    calm = np.minimum(wide, np.max(around, axis=0))
+    gr, r, b, gb = (calm[d::2, e::2] for d in (0, 1) for e in (0, 1))
+
+    def smoother(one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+        is_one = np.abs(one[0] - one[1]) < np.abs(other[0] - other[1])
+        return np.where(is_one, mean(*one), mean(*other))
+
+    g_r = smoother((gr, moved(gr, 0, 1)), (gb, moved(gb, -1, 0)))
+    g_b = smoother((gb, moved(gb, 0, -1)), (gr, moved(gr, 1, 0)))
+
+    def beside(here: Array, plane: Array, green: Array, *ends: tuple[int, int]) -> Array:
+        points, greens = ([moved(p, *end) for end in ends] for p in (plane, green))
+        return here - mean(*greens) + mean(*points)
+
+    def crossed(here: Array, plane: Array, green: Array, *ways: list[tuple[int, int]]) -> Array:
+        values = [beside(here, plane, green, *ends) for ends in ways]
+        apart = [np.abs(moved(plane, *ends[0]) - moved(plane, *ends[1])) for ends in ways]
+        return np.where(apart[0] < apart[1], *values)
+
+    parts = {
+        "red": (
+            beside(gr, r, g_r, (0, -1), (0, 0)), r,
+            crossed(g_b, r, g_r, [(1, -1), (0, 0)], [(0, -1), (1, 0)]),
+            beside(gb, r, g_r, (0, 0), (1, 0)),
+        ),
+        "green": (gr, g_r, g_b, gb),
+        "blue": (
+            beside(gr, b, g_b, (-1, 0), (0, 0)),
+            crossed(g_r, b, g_b, [(-1, 1), (0, 0)], [(-1, 0), (0, 1)]), b,
+            beside(gb, b, g_b, (0, 0), (0, 1)),
+        ),
+    }  # fmt: skip
+    planes = np.empty((3, *raw.shape), np.int64)
+    for channel, four in enumerate(parts.values()):
+        for number, part in enumerate(four):
+            planes[channel, number // 2 :: 2, number % 2 :: 2] = part
+    matrix = np.array(camera.MATRIX)
+    mixed = np.tensordot(matrix[:, :3], planes, axes=1) + matrix[:, 3, None, None]
+    bright = np.clip(mixed >> 8, 0, camera.WHITE)
+    curved = (bright**2 * (3 * camera.WHITE - 2 * bright) // camera.WHITE**2) >> 2
+    blurred = curved
+    for down, along in ((1, 0), (0, 1)):
+        ends = moved(blurred, down, along) + moved(blurred, -down, -along)
+        blurred = (ends + 2 * blurred + 2) >> 2
+    sharp = np.clip(curved + ((curved - blurred) * camera.STRENGTH >> 5), 0, 255)
+    inside = slice(camera.MARGIN, -camera.MARGIN)
+    return sharp[:, inside, inside].astype(np.uint8)
+
+
 REFERENCES: dict[str, Callable[..., Array]] = {
-    reference.__name__: reference for reference in (hist, iir_blur, local_laplacian, lens_blur)
+    reference.__name__: reference
+    for reference in (hist, iir_blur, local_laplacian, camera_pipe, lens_blur)
+} | {
+    f"{chain.__name__}{steps}": partial(chain, steps=steps)
+    for chain in (jacobi, heat)
+    for steps in (1, 8, 32)
 }
 
 

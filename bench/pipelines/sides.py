@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ansorc as ac
-from bench.peers.program import Make, Program
-from bench.pipelines.applications import APPLICATIONS
+from bench.peers.program import Make, Program, Unsupported
+from bench.pipelines.applications import APPLICATIONS, CHAINS
 
 Array = NDArray[Any]
 
@@ -85,7 +85,23 @@ def mullapudi2016(request: PipelineRequest) -> Iterator[tuple[str, Make]]:
     yield "Mullapudi2016", lambda: _halide(request, "Mullapudi2016", options)
 
 
+def numba(request: PipelineRequest) -> Iterator[tuple[str, Make]]:
+    """Yield loops that Numba compiles, for the chains of solvers."""
+    if request.name not in CHAINS:
+        raise Unsupported("not written for Numba: it is beside chains alone")
+    yield "Numba", lambda: _numba(request)
+
+
+def _numba(request: PipelineRequest) -> Program:
+    from bench.pipelines.numba_chains import numba_program  # noqa: PLC0415 - needs Numba
+
+    chain, steps = CHAINS[request.name]
+    return numba_program(chain.__name__, steps, request.arrays(), request.threads)
+
+
 def _halide(request: PipelineRequest, scheduler: str, options: dict[str, str]) -> Program:
+    if request.name in CHAINS:
+        raise Unsupported("not written for Halide: chains are beside Numba")
     from bench.pipelines.halide_program import halide_program  # noqa: PLC0415 - needs Halide
 
     return halide_program(request.name, request.dag(), request.arrays(), (scheduler, options))
@@ -93,4 +109,5 @@ def _halide(request: PipelineRequest, scheduler: str, options: dict[str, str]) -
 
 SIDES: Mapping[str, Ways] = {
     "ansorc": ansorc, "adams2019": adams2019, "mullapudi2016": mullapudi2016,
+    "numba": numba,
 }  # fmt: skip

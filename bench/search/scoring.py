@@ -95,18 +95,17 @@ def phases(space: Space, model: CostModel, rows: int) -> dict[str, float]:
 def parts(space: Space, rows: int) -> dict[str, float]:
     """Return the share of each of PARTS in the time of the features, under a profiler."""
     profile = Profile(time.thread_time)
-    rng, whole = np.random.default_rng(0), 0.0
+    rng = np.random.default_rng(0)
     for sketch in space.sketches:
         genes = sample(sketch, rows, rng)
         profile.runcall(extract, sketch, genes, space.target)
     found: dict[str, float] = defaultdict(float)
     known = {name: part for part, names in PARTS.items() for name in names}
-    timed = cast(_Timed, vars(Stats(profile))["stats"])
+    spent = vars(Stats(profile))
+    timed, whole = cast(_Timed, spent["stats"]), cast(float, spent["total_tt"])
     for (path, _, name), (_, _, _, within, _) in timed.items():
         if name in known and "search" in path:
             found[known[name]] += within
-        elif name == "extract" and path.endswith("extract.py"):
-            whole = within
     found["stacking"] = whole - sum(found.values())
     return {part: found[part] / whole for part in (*PARTS, "stacking")}
 

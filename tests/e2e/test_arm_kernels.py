@@ -18,6 +18,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.search.default import default_steps
 from ansorc.search.measure.check import Expectation, tolerance
 from tests.support.arm.emulated import emulated, linked, needs_qemu
+from tests.support.nightly import sampled_pairs
 
 CPUS = ("cortex-a53", "neoverse-n1")
 SUFFIXES = {"cortex-a53": ".a", "neoverse-n1": ".so"}
@@ -57,8 +58,7 @@ Operator = Callable[[], ac.ComputeDAG]
 
 
 @needs_qemu
-@pytest.mark.parametrize("cpu", CPUS)
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.__name__)
+@pytest.mark.parametrize(("operator", "cpu"), sampled_pairs(OPERATORS, CPUS))
 def test_the_numbers_are_right(operator: Operator, cpu: str, tmp_path: Path) -> None:
     dag, target = operator(), ac.Target.parse(f"aarch64-linux-gnu -mcpu={cpu} -cores=2")
     module = ac.build(dag, target, operator.__name__)
@@ -122,8 +122,10 @@ def test_only_what_the_guard_asks_for_may_be_used(cpu: str) -> None:
     assert "getauxval" not in text
 
 
-@pytest.mark.parametrize("cpu", [*CPUS, "cortex-a72", "apple-m1"])
-@pytest.mark.parametrize("operator", [matmul_relu, conv2d_bn_relu])
+@pytest.mark.parametrize(
+    ("operator", "cpu"),
+    sampled_pairs([matmul_relu, conv2d_bn_relu], [*CPUS, "cortex-a72", "apple-m1"]),
+)
 def test_the_default_tile_is_in_neon_registers(operator: Operator, cpu: str) -> None:
     target = ac.Target.parse(f"aarch64-linux-gnu -mcpu={cpu}")
     text = assembly_of(operator(), target)

@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_tuning_ends import MAIN, OPS, children_of, records_in, wait_for_records
+from tests.e2e.test_tuning_ends import (
+    MAIN,
+    OPS,
+    PATIENCE_S,
+    children_of,
+    records_in,
+    wait_for_records,
+)
 from tests.search.measure.processes import wait_until_dead
 
 NO_LOCKS = """
@@ -64,14 +71,14 @@ def started(
 @pytest.mark.nightly  # a full disk under the records of a command is in the default suite
 def test_a_disk_that_fills_up_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     with started(tmp_path, 500, file_bytes=200_000) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert re.search(r"error: .*tune\.db .*(space|full).* (safe|nothing is lost)\n$", err), err
     assert "Traceback" not in err
     kept = len(records_in(tmp_path))
     assert kept >= 2
     with started(tmp_path, kept + 2) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert "measured 2 programs" in err
 
@@ -83,7 +90,7 @@ def test_a_disk_without_locks_is_refused(tmp_path: Path) -> None:
     source.write_text(NO_LOCKS)
     subprocess.run(["cc", "-w", "-shared", "-fPIC", source, "-o", library], check=True)
     with started(tmp_path, 4, variables={"LD_PRELOAD": str(library)}) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "the file system of tune.db has no locks" in err
     assert "give a path on a local disk" in err
@@ -93,7 +100,7 @@ def test_a_disk_without_locks_is_refused(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_clock_that_jumps_changes_no_time(tmp_path: Path) -> None:
     with started(tmp_path, 8, JUMPS) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     found = records_in(tmp_path)
     assert len(found) == 8
@@ -114,7 +121,7 @@ def test_sleep_is_not_measured(tmp_path: Path) -> None:
             time.sleep(1.0)
             os.killpg(process.pid, signal.SIGCONT)
             time.sleep(0.15)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     found = records_in(tmp_path)
     assert len(found) == 16
@@ -127,12 +134,12 @@ def test_a_terminal_that_goes_away_ends_the_run_as_ctrl_c_does(tmp_path: Path) -
         wait_for_records(tmp_path, 3)
         workers = children_of(process.pid)
         os.killpg(process.pid, signal.SIGHUP)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "interrupted; go on with: ansorc tune ops.py:product --records tune.db" in out
     assert "Traceback" not in err
     assert workers
-    assert wait_until_dead(workers, 2.0) == []
+    assert wait_until_dead(workers, PATIENCE_S) == []
     assert all(record.failure is None for record in records_in(tmp_path))
 
 
@@ -142,7 +149,7 @@ def test_nohup_goes_on(tmp_path: Path) -> None:
     with started(tmp_path, 12, ignored) as process:
         wait_for_records(tmp_path, 3)
         os.killpg(process.pid, signal.SIGHUP)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert len(records_in(tmp_path)) == 12
 
@@ -151,11 +158,13 @@ def test_nohup_goes_on(tmp_path: Path) -> None:
 def test_output_that_nobody_reads_ends_in_a_sentence(tmp_path: Path, closed: str) -> None:
     reader, writer = os.pipe()
     out_to, errors_to = (writer, subprocess.PIPE) if closed == "out" else (subprocess.PIPE, writer)
-    with started(tmp_path, 40, out=out_to, errors=errors_to) as process:
+    trials = 4 if closed == "out" else 40  # the table comes at the end, the progress earlier
+    with started(tmp_path, trials, out=out_to, errors=errors_to) as process:
         os.close(writer)
-        wait_for_records(tmp_path, 3)
+        if closed == "errors":
+            wait_for_records(tmp_path, 3)
         os.close(reader)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     said = err if closed == "out" else out
     assert "error: nobody reads the output any more, so tuning ended; what was measured" in said

@@ -21,3 +21,23 @@ def double_of(n: NDArray[np.int32]) -> NDArray[np.int32]:
 def fails(x: Array) -> Array:
     """Raise an error."""
     raise ValueError("no such number")
+
+
+def sums_of_rows(x: Array) -> Array:
+    """Return the running sums along each row."""
+    return np.cumsum(x, axis=1)
+
+
+def weighted(x: Array, w: Array) -> Array:
+    """Return each row times `w`."""
+    return x * w
+
+
+def halves(n: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return n / 2, rounded towards 0, of numbers from 0 on."""
+    return n // 2
+
+
+def of_another_shape(x: Array) -> Array:
+    """Return less than there has to be."""
+    return x[:1]

@@ -264,6 +264,8 @@ def test_refusals_of_elements() -> None:
         ("a power of complex numbers is a product", lambda i: z[i] ** z[i]),
         ("max of complex numbers, which have no order: take the max of abs",
          lambda i: ac.max(z[k], axis=k)),
+        ("argmax of complex numbers: it combines real ones", lambda i: ac.argmax(z[k], axis=k)),
+        ("is where a real number is needed|'>' of complex", lambda i: ac.sign(z[i])),
         ("the product of complex numbers must be all", lambda i: ac.prod(z[k], axis=k) * 2.0),
         ("has no truth value", lambda i: bool(z[i])),
         ("is where a real number is needed", lambda i: ac.scan(z[0], lambda s: s * s, axis=i)),

@@ -215,8 +215,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (_rows(lambda i, t: _one(0.0, lambda s: s[(s[0] > 0.0).astype("int64")], axis=t)),
      "or that of another place that no state gives"),
     (_rows(lambda i, t: _one(0.0, lambda s: ac.sum(s[i] * K, K), axis=t)), "cast one operand"),
-    (_rows(lambda i, t: _one(0.0, lambda s: ac.sum(s[i] * 1.0, K), axis=t)),
-     "reduces 257 states, and the most are 256"),
     (_rows(lambda i, t: _one(
         0.0, lambda s: ac.max(s[R] + ac.sum(A[R, L], axis=L), axis=R) + A[i, t], axis=t)),
      "with a reduction of something else inside: put that in its own compute"),

@@ -125,8 +125,10 @@ def convolution(channels: int) -> ac.Task:
     return ac.Task(ac.ComputeDAG([x, w, ac.ops.conv2d(x, w, padding=1, name="conv")]))
 
 
+@also_nightly
 def test_a_run_takes_40_mb_at_most_and_frees_them(tmp_path: Path, workers: ThisMachine) -> None:
     """With the search's own options: what the first one takes is what all of them share."""
+    more = (32, 48)[: amount(1, 2)]
     with Records.open(tmp_path / "tune.db") as records:
 
         def started(channels: int) -> TuningRun:
@@ -137,9 +139,9 @@ def test_a_run_takes_40_mb_at_most_and_frees_them(tmp_path: Path, workers: ThisM
 
         kept = [started(16)]
         before = resident_bytes()
-        kept += [started(32), started(48)]
+        kept += map(started, more)
         gc.collect()
-        assert resident_bytes() - before <= 2 * RUN_BYTES
+        assert resident_bytes() - before <= len(more) * RUN_BYTES
         full = resident_bytes()
         del kept[:]
         gc.collect()

@@ -100,10 +100,10 @@ def test_other_computations_machines_and_the_task_itself_are_not_related(tmp_pat
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (product(64, 64, 64), product(96, 128, 32)),
+        pytest.param(product(64, 64, 64), product(96, 128, 32), marks=pytest.mark.nightly),
         (product(64, 64, 64), product(61, 53, 47)),
         (layer(14, 32), layer(7, 64)),
-        (layer(7, 64), layer(28, 16)),
+        pytest.param(layer(7, 64), layer(28, 16), marks=pytest.mark.nightly),
     ],
 )
 def test_adapted_programs_are_legal_and_near(old: ac.Task, new: ac.Task) -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from ansorc.errors import MeasureError
-from ansorc.search import tuning_run
+from ansorc.search import machines, tuning_run
 from ansorc.search.measure import CachePolicy
 from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_result import Trial
-from tests.search.small_tasks import MEASURING, options, product
+from tests.search.small_tasks import MEASURING, Inventing, options, product
 
 
 def recorded(path: Path) -> list[Record]:
@@ -71,6 +71,7 @@ def test_a_few_programs_are_measured_with_those_before(
             return super().propose(count, *known, **how)
 
     monkeypatch.setattr(tuning_run, "Proposals", Watched)
+    monkeypatch.setattr(machines, "Measurer", Inventing)
     search = SearchOptions(polish_share=0.0)
     tune_task(product(), replace(options(tmp_path, trials), search=search))
     assert rounds == wanted

@@ -37,7 +37,7 @@ from ansorc.target import Target, machine
 from bench.__main__ import main as bench
 from tests.search.small_tasks import MEASURING, Inventing, matmul, options
 from tests.support.assumed import MACHINES
-from tests.support.nightly import sampled, sampled_pairs
+from tests.support.nightly import sampled
 
 SEARCH = replace(LIMITED_SPACE, population=64, generations=1, starts_from_default=True)
 SIX = Scheduling(trials=72, trials_per_round=6, warm_up=6, least_gain=0.0, epsilon=0.2)
@@ -55,9 +55,6 @@ class Scaled(Inventing):
                 continue
             seconds = self.task.dag.flops * 1e-9 * (1 + found.median_s)
             yield MeasureResult(result.program, Measurement((seconds,) * 3, checked=True))
-
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        return list(self.measure(candidates))
 
 
 class HalfBroken(Scaled):
@@ -134,8 +131,19 @@ def test_tasks_of_two_networks_share_the_trials_by_their_weights(tmp_path: Path)
     assert result.curve[-1].latencies == last.latencies
 
 
+OFTEN = [1, 6, 12, 31, 50]
+
+
 @pytest.mark.parametrize(
-    ("stop_after", "warm_up"), sampled_pairs([[7], [18, 40], [1, 6, 12, 31, 50]], [1, 6])
+    ("stop_after", "warm_up"),
+    [
+        ([7], 1),
+        ([18, 40], 6),
+        *(
+            pytest.param(stops, warm_up, marks=pytest.mark.nightly)
+            for stops, warm_up in (([7], 6), ([18, 40], 1), (OFTEN, 1), (OFTEN, 6))
+        ),
+    ],
 )
 def test_what_was_interrupted_goes_on_as_it_would_have(
     tmp_path: Path, stop_after: list[int], warm_up: int

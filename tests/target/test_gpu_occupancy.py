@@ -41,4 +41,4 @@ def test_blocks(
 def test_arrays() -> None:
     found = resident_blocks(A100, np.array([128, 256]), np.array([[32], [64]]), 0)
     assert found.tolist() == [[16, 8], [8, 4]]
-    assert occupancy(A100, 256, [32, 64, 255], 0).tolist() == [1.0, 0.5, 0.125]
+    assert occupancy(A100, 256, np.array([32, 64, 255]), 0).tolist() == [1.0, 0.5, 0.125]

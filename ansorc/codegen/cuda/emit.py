@@ -20,6 +20,7 @@ from ansorc.ir.passes.gpu.thread_nests import INDICES
 from ansorc.ir.stmt import (
     Allocate,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -55,6 +56,12 @@ def emit_cuda(
         raise BuildError(
             f"kernel '{function.name}' packs its constants anew, which is not done on a GPU; "
             "use a schedule that leaves their layout as it is"
+        )
+    called = [part.function.name for part in statements(function.body) if isinstance(part, CallC)]
+    if called:
+        raise BuildError(
+            f"the C function '{called[0]}' runs on CPUs only; write its stage by ac.compute for a "
+            "GPU"
         )
     nests, workspace = kernels(function), workspace_of(function)
     sites = fault_sites(function.body)

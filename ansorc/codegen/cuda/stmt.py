@@ -40,6 +40,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     If,
@@ -127,7 +128,7 @@ class CudaStatements:
                 self._allocate(buffer, body)
             case Barrier():
                 self.line("__syncthreads();")
-            case Prefetch():
+            case Prefetch() | CallC():  # emit_cuda refuses C functions
                 pass
             case Check():
                 self._check(stmt)
@@ -184,8 +185,7 @@ class CudaStatements:
             self.line(f"#pragma unroll {slots}")
         elif _straight(loop.body) >= _LONG_BODY:
             self.line("#pragma unroll 1")
-        ends = [self.exprs.value(bound).text for bound in loop.bounds]
-        begin, end = ends or ("0", loop.extent)
+        begin, end = [self.exprs.value(bound).text for bound in loop.bounds] or ("0", loop.extent)
         with self._block(f"for (int {name} = {begin}; {name} < {end}; ++{name})"):
             self.statement(loop.body)
 

@@ -15,6 +15,7 @@ from ansorc.codegen.llvm.binding import (
     load_object_code,
     optimize_llvm,
 )
+from ansorc.codegen.llvm.c_call import with_c_functions
 from ansorc.codegen.llvm.cache_eviction import cache_eviction
 from ansorc.codegen.llvm.emit import emit_llvm
 from ansorc.codegen.llvm.limits import FmaProbe, machine_limits, steady_work
@@ -89,7 +90,7 @@ class _LLVM(NativeOpener):
         return emit_llvm(function, target, packers, is_guarded=is_guarded)
 
     def compile(self, source: str, target: Target) -> CompiledProgram:
-        return CompiledProgram(compile_object(source, target))
+        return CompiledProgram(with_c_functions(source, compile_object(source, target), target))
 
     def workspace_bytes(self, function: Function) -> int:
         return workspace_bytes(function)

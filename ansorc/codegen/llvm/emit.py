@@ -22,7 +22,15 @@ from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.codegen.package.signature import FAULT_RECORD
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, statements, substatements
+from ansorc.ir.stmt import (
+    For,
+    Function,
+    LoopKind,
+    Stmt,
+    Store,
+    substatements,
+    written_buffers,
+)
 from ansorc.target import Target
 
 MAX_STATEMENTS = 8192
@@ -153,7 +161,7 @@ def _write_packer(module: ModuleWriter, packer: Function, kernel: str, target: T
 
 
 def _find_stored(function: Function) -> set[str]:
-    return {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
+    return {buffer.name for buffer in written_buffers(function.body)}
 
 
 def _param(buffer: Buffer, stored: set[str]) -> str:

@@ -23,6 +23,8 @@ _STEPS = 100_000
 """Long enough that waking the threads does not count."""
 _CHAINS_SHARE = 0.75
 """Accumulators used, as a share of the vector registers: enough to cover latency × ports."""
+_PROBE_S = 0.1
+"""So long is one of the repeats of a probe. A busy machine disturbs all of shorter ones."""
 _STREAM_BYTES = 64 << 20
 """Bytes that a bandwidth probe walks over; at least four times the last cache."""
 
@@ -57,14 +59,14 @@ class _KernelProbe:
         self._module, self._arrays, self._threads = module, tuple(arrays), threads
         self._amount = amount
 
-    def time(self, min_time_s: float = 0.1) -> tuple[float, float]:
+    def time(self, min_time_s: float) -> tuple[float, float]:
         """Return how much is done in a second: (median, best) of about `min_time_s`."""
         timing = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
         return self._amount / timing.median_s, self._amount / timing.fastest_s
 
     def best(self, repeats: int = 3) -> float:
         """Return the most done in a second: a limit is what the machine reaches undisturbed."""
-        return max(self.time()[1] for _ in range(repeats))
+        return max(self.time(_PROBE_S)[1] for _ in range(repeats))
 
     def run(self, threads: int) -> None:
         """Run the kernel once; as much is done whatever the number of threads."""

@@ -200,8 +200,9 @@ class MemoryWriter:
 
     def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
         if mask is None or all(_inside(element, buffer) for element in places):
-            if (near := self._load_shared(buffer, places)) is not None:
-                return near
+            for load in (self._load_shared, self._load_interleaved):
+                if (near := load(buffer, places)) is not None:
+                    return near
             values = [self._load_at(buffer, element, None) for element in places]
             return pack(self._writer, values)
         lanes = len(places)
@@ -230,6 +231,41 @@ class MemoryWriter:
             return None
         loaded = self._load_once(buffer, LaneIndex(start, count, 1))
         return shuffle(self._writer, loaded, loaded, numbers)
+
+    def _load_interleaved(self, buffer: Buffer, places: list[Linear[Symbol]]) -> Value | None:
+        """Load elements of 2 or 4 rows in turns, as `x[k + l % 2, j + l // 2]` of l does.
+
+        None if `places` are others.
+        """
+        offsets = [place.plus(places[0], -1) for place in places]
+        if buffer.scope is Scope.REGISTER or any(offset.terms for offset in offsets):
+            return None
+        numbers = [offset.constant for offset in offsets]
+        for rows in (2, 4):
+            count = len(places) // rows
+            starts = numbers[:rows]
+            wanted = [start + column for column in range(count) for start in starts]
+            if count > 1 and numbers == wanted:
+                parts = [
+                    self._load_once(buffer, LaneIndex(places[row], count, 1)) for row in range(rows)
+                ]
+                return self._interleave(parts)
+        return None
+
+    def _interleave(self, parts: list[Value]) -> Value:
+        """Return the first lanes of all `parts`, which are a power of two, then the second ones."""
+        if len(parts) == 1:
+            return parts[0]
+        half, lanes = len(parts) // 2, parts[0].dtype.lanes
+        first, second = self._interleave(parts[:half]), self._interleave(parts[half:])
+        length = half * lanes
+        order = [
+            side * length + column * half + row
+            for column in range(lanes)
+            for side in (0, 1)
+            for row in range(half)
+        ]
+        return shuffle(self._writer, first, second, order)
 
     def _load_parts(self, buffer: Buffer, flat: LaneIndex[Symbol]) -> Value:
         """Load complex numbers, and leave out their parts of one kind."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
+from ansorc.codegen.llvm.c_call import write_c_call
 from ansorc.codegen.llvm.condition import constant_value
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.fault import block_check, write_block_check, write_check
@@ -22,6 +23,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     If,
@@ -78,27 +80,32 @@ class StmtWriter:
             case If():
                 self._if(stmt)
             case Allocate(buffer, body):
-                _require_cpu_scope(buffer)
-                self.exprs.memory.bases[buffer.name] = self._places[buffer]
-                self.writer.forget_loads((buffer.name,))
-                held = (
-                    buffer.bytes // self.writer.module.target.vector_bytes
-                    if buffer.scope is Scope.REGISTER
-                    else 0
-                )
-                self._held += held
-                self.statement(body)
-                self._held -= held
+                self._allocate(buffer, body)
             case Prefetch(buffer, indices):
                 self.exprs.memory.prefetch(buffer, indices)
             case Check():
                 write_check(self.writer, self.exprs, stmt, self.leaving)
             case Await():
                 pass  # every store is done when it is there
+            case CallC(function, inputs, output):
+                write_c_call(self.writer, function, self.exprs.memory.bases, (*inputs, output))
             case Barrier(scope):
                 raise BuildError(f"a barrier for {scope.value} memory exists on GPUs only")
             case _:
                 assert_never(stmt)
+
+    def _allocate(self, buffer: Buffer, body: Stmt) -> None:
+        _require_cpu_scope(buffer)
+        self.exprs.memory.bases[buffer.name] = self._places[buffer]
+        self.writer.forget_loads((buffer.name,))
+        held = (
+            buffer.bytes // self.writer.module.target.vector_bytes
+            if buffer.scope is Scope.REGISTER
+            else 0
+        )
+        self._held += held
+        self.statement(body)
+        self._held -= held
 
     def loop(self, stmt: For, begin: str, end: str) -> None:
         """Write a loop over [begin, end), which is not empty: tested after each round."""

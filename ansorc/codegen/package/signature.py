@@ -14,7 +14,15 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import INT64, DType, dtype
 from ansorc.ir.fault import FaultKind, FaultSite
 from ansorc.ir.packing import Packing
-from ansorc.ir.stmt import For, Function, LoopKind, Stmt, Store, fault_sites, statements
+from ansorc.ir.stmt import (
+    For,
+    Function,
+    LoopKind,
+    Stmt,
+    fault_sites,
+    statements,
+    written_buffers,
+)
 
 OUT_OF_MEMORY, LACKS_FEATURES = 1, 2
 """The status of a kernel instead of 0 where there is no memory for its buffers, and on a machine
@@ -217,7 +225,7 @@ def signature_of(
     """
     require_c_name(function.name)
     parts = list(statements(function.body))
-    stored = {part.buffer.name for part in parts if isinstance(part, Store)}
+    stored = {buffer.name for buffer in written_buffers(function.body)}
     packed = {packing.source.name: packing for packing in packings}
     params = tuple(
         Param(

@@ -47,6 +47,12 @@ def compile_cxx(tools: Toolchain, source: Path, include: Path, output: Path) -> 
     run_tool([*tools.cxx, *_CXX_FLAGS, f"-I{include}", "-c", str(source), "-o", str(output)])
 
 
+def compile_c(tools: Toolchain, source: Path, output: Path, options: Sequence[str] = ()) -> None:
+    """Compile a C file of the user's to an object file whose functions no library shows."""
+    flags = ("-O2", "-fPIC", "-fvisibility=hidden", *options)
+    run_tool([*tools.cc, *flags, "-c", str(source), "-o", str(output)])
+
+
 def assemble(tools: Toolchain, source: Path, output: Path) -> None:
     """Assemble a file, which may include others of its directory, to an object file."""
     run_tool([*tools.cc, "-c", source.name, "-o", str(output.absolute())], source.parent)

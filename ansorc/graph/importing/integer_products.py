@@ -5,8 +5,8 @@ added to the sums, which is known then:
 
     sum((data - zero) * weight)  ->  sum(data * weight) - zero * sum(weight)
 
-Bytes of data and int8 weights are multiplied by `dense_packed` and `conv_packed`, of which one
-instruction adds four products.
+Bytes of data and int8 weights are multiplied as they are, with channels last: an instruction of the
+machine adds two or four such products.
 """
 
 from __future__ import annotations
@@ -271,14 +271,16 @@ def _as_unsigned(
 
 
 def _dots(call: ConverterCall, data: str, weight: Array, offset: Array) -> str:
-    """Return data [n, k] times weight [k, units], by dot products of four, plus `offset`."""
+    """Return data [n, k] times weight [k, units] in int32, plus `offset`.
+
+    Instructions add up several products: the depth is padded to a multiple of what they take.
+    """
     depth, units = weight.shape
     full = np.zeros((-(-depth // TERMS) * TERMS, units), np.int8)
     full[:depth] = weight
-    packed = full.T.reshape(units, len(full) // TERMS, TERMS).transpose(1, 0, 2)
     if len(full) > depth:
         data = call.add("pad", [data], before=(0, 0), after=(0, len(full) - depth))
-    total = call.add("dense_packed", [data, call.constant(np.ascontiguousarray(packed))])
+    total = call.add("matmul", [data, call.constant(full)], sum_dtype="int32")
     return _add_bias(call, total, offset, 1)
 
 
@@ -302,10 +304,11 @@ def _convolution_by_dots(
     seen = call.add("transpose", [data], order=(0, 2, 3, 1))
     is_window = (*kernel, *window.stride) != (1, 1, 1, 1) or any(window.margins)
     if is_window and known.weight.shape[1] % TERMS == 0:
-        shape = (units, known.weight.shape[1] // TERMS, TERMS, *kernel)
-        packed = known.weight.reshape(shape).transpose(3, 4, 1, 0, 2)
-        weight = call.constant(np.ascontiguousarray(packed))
-        total = call.add("conv_packed", [seen, weight], fill=known.zero, **window.options)
+        weight = call.constant(np.ascontiguousarray(known.weight.transpose(2, 3, 1, 0)))
+        total = call.add(
+            "conv2d", [seen, weight], **window.options, groups=1, layout="NHWC", sum_dtype="int32",
+            pad_value=known.zero,
+        )  # fmt: skip
         return IntegerSums(_add_bias(call, total, offset, 3), 3)
     if is_window:
         n, h, w, channels = call.builder.type(seen).shape

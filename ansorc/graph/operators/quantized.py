@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Unpack
 
 import numpy as np
 
@@ -11,12 +10,10 @@ from ansorc.ir.dtype import FLOAT32, INT16, INT32, UINT8
 from ansorc.ir.dtype import dtype as parse
 from ansorc.lang import scalar
 from ansorc.lang.define import compute
-from ansorc.lang.naming import AutoName, stage_name
+from ansorc.lang.naming import AutoName
 from ansorc.lang.operators.elementwise import element_at
-from ansorc.lang.operators.quantized import dense_packed
 from ansorc.lang.operators.shapes import axis_number, broadcast_extents, require, scale_index
-from ansorc.lang.operators.window import Window, WindowOptions
-from ansorc.lang.reduction import Reduction, max, min, reduce_axis, sum
+from ansorc.lang.reduction import Reduction, max, min, reduce_axis
 from ansorc.lang.scalar_type import Scalar, as_scalar
 from ansorc.lang.tensor import Tensor
 
@@ -209,35 +206,8 @@ def patches(
     return compute(shape, body, AutoName("patches"))
 
 
-def conv_packed(
-    data: Tensor, weight: Tensor, *, fill: int = 0, **options: Unpack[WindowOptions]
-) -> Tensor:
-    """Return the int32 sums [n, oh, ow, units] of a convolution of data [n, h, w, c].
-
-    Weights are [kh, kw, c / t, units, t], as `dense_packed` has them; margins hold `fill`.
-    """
-    name = AutoName("conv_packed")
-    window = Window.of(name, 2, options)
-    kernel, units, terms = weight.shape[:2], *weight.shape[3:]
-    fits = len(data.shape) == 4 and data.shape[3] == weight.shape[2] * terms
-    require(fits, name, data, weight, need="they must be [n, h, w, c], [kh, kw, c / t, units, t]")
-    padded = window.pad(data, fill, stage_name(name, "pad"))
-    offsets, k = window.reduce_axes(kernel), reduce_axis(data.shape[3], "k")
-
-    def body(*i: Scalar) -> Reduction:
-        seen = padded[(i[0], *window.places(i[1:3], offsets), k)].astype(INT32)
-        return sum(
-            seen * weight[(*offsets, k // terms, i[3], k % terms)].astype(INT32), axis=[*offsets, k]
-        )
-
-    shape = (data.shape[0], *window.output(data, kernel), units)
-    return compute(shape, body, name, axes=window.axes)
-
-
 QUANTIZED: Mapping[str, Callable[..., Tensor | Sequence[Tensor]]] = {
     "as_unsigned": as_unsigned,
-    "conv_packed": conv_packed,
-    "dense_packed": dense_packed,
     "dequantize": dequantize,
     "dequantize_constant": dequantize,
     "patches": patches,

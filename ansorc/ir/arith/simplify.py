@@ -51,6 +51,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -60,8 +61,8 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
-    statements,
     with_body,
+    written_buffers,
 )
 
 _ADDITIVE = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
@@ -326,7 +327,7 @@ class Simplifier:
                 return stmt if position is indices else Prefetch(buffer, position)
             case Check():
                 return self._check(stmt)
-            case Barrier() | Await():
+            case Barrier() | Await() | CallC():
                 return stmt
             case _:
                 assert_never(stmt)
@@ -385,7 +386,7 @@ def _loads_of(condition: Expr) -> Set[Buffer]:
 
 
 def _stores_of(stmt: Stmt) -> Set[Buffer]:
-    return {part.buffer for part in statements(stmt) if isinstance(part, Store)}
+    return set(written_buffers(stmt))
 
 
 @lru_cache(maxsize=1 << 13)

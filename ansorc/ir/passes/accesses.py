@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from ansorc.ir.arith.interval import Ranges, bounds
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Load, Not
+from ansorc.ir.expr import Expr, Load, Not, const
 from ansorc.ir.node import walk
 from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     If,
+    Leaf,
     Prefetch,
     Seq,
     Stmt,
     Store,
     substatements,
+    written_buffer,
+    written_buffers,
 )
 
 
@@ -118,12 +122,6 @@ class Accesses:
                 self._visit(stmt.body, replace(context, loops=(*context.loops, stmt)))
                 span = Span(stmt, len(context.loops), tuple(self.all[start:]))
                 self._spans[id(stmt)] = span
-            case Store(buffer, indices, value):
-                for index in indices:
-                    self._loads(index, context)
-                self._loads(value, context)
-                access = BufferAccess(buffer, indices, True, context, stmt.is_atomic)
-                self.all.append(access)
             case If(condition, then, otherwise):
                 self._loads(condition, context)
                 self._visit(then, context.inside_if(condition))
@@ -135,11 +133,24 @@ class Accesses:
             case Allocate(buffer, body):
                 homes = {**context.homes, buffer.name: len(context.loops)}
                 self._visit(body, replace(context, homes=homes))
+            case _:
+                self._visit_leaf(stmt, context)
+
+    def _visit_leaf(self, stmt: Leaf, context: StmtContext) -> None:
+        match stmt:
+            case Store(buffer, indices, value):
+                for index in indices:
+                    self._loads(index, context)
+                self._loads(value, context)
+                access = BufferAccess(buffer, indices, True, context, stmt.is_atomic)
+                self.all.append(access)
             case Barrier():
                 self.has_barrier = True
             case Check(condition, args=args):
                 for part in (condition, *args):
                     self._loads(part, context)
+            case CallC():
+                self.all += _accesses_of_c_call(stmt, context)
             case Prefetch() | Await():
                 pass
             case _:
@@ -149,6 +160,13 @@ class Accesses:
         for part in walk(expr):
             if isinstance(part, Load):
                 self.all.append(BufferAccess(part.buffer, part.indices, False, context))
+
+
+def _accesses_of_c_call(stmt: CallC, context: StmtContext) -> Iterator[BufferAccess]:
+    """Yield an access of the first element of each array; the others are accessed, too."""
+    for buffer in (*stmt.inputs, stmt.output):
+        first = tuple(const(0) for _ in buffer.shape)
+        yield BufferAccess(buffer, first, buffer is stmt.output, context)
 
 
 class Stores:
@@ -161,7 +179,8 @@ class Stores:
         """Return the names of the buffers to which `stmt` stores."""
         if (known := self._names.get(id(stmt))) is not None:
             return known[1]
-        mine = frozenset((stmt.buffer.name,)) if isinstance(stmt, Store) else frozenset[str]()
+        written = written_buffer(stmt)
+        mine = frozenset[str]() if written is None else frozenset((written.name,))
         names = mine.union(*(self.of(part) for part in substatements(stmt)))
         self._names[id(stmt)] = stmt, names
         return names
@@ -169,12 +188,16 @@ class Stores:
 
 def is_accessed(root: Stmt, name: str) -> bool:
     """Return whether `root` loads from or stores to the buffer named `name`."""
-    return any(isinstance(part, Load | Store) and part.buffer.name == name for part in walk(root))
+    return is_loaded(root, name) or any(b.name == name for b in written_buffers(root))
 
 
 def is_loaded(root: Stmt, name: str) -> bool:
     """Return whether `root` loads from the buffer named `name`."""
-    return any(isinstance(part, Load) and part.buffer.name == name for part in walk(root))
+    return any(
+        (isinstance(part, Load) and part.buffer.name == name)
+        or (isinstance(part, CallC) and any(buffer.name == name for buffer in part.inputs))
+        for part in walk(root)
+    )
 
 
 def is_inside(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges) -> bool:

@@ -8,6 +8,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     If,
@@ -25,7 +26,7 @@ _LANES = 16
 def count_statements(stmt: Stmt) -> int:
     """Return the number of statements in the code: one for each copy and each vector."""
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await() | Check():
+        case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
             return 1
         case For(_, extent, kind, body):
             copies = extent if kind is LoopKind.UNROLLED else 1
@@ -45,7 +46,7 @@ def count_statements(stmt: Stmt) -> int:
 def count_stores(stmt: Stmt) -> int:
     """Return the number of elements that are stored; of each If the larger arm counts."""
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await() | Check():
+        case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
             return 1
         case For(_, extent, _, body):
             return extent * count_stores(body)

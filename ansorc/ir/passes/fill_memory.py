@@ -16,9 +16,18 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.dtype import BOOL
 from ansorc.ir.expr import Broadcast, Const, Expr, Ramp, Var, const
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.node import Node, rewrite, walk
+from ansorc.ir.node import Node, rewrite
 from ansorc.ir.passes.accesses import is_loaded
-from ansorc.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    written_buffers,
+)
 
 VARIABLE = "ANSORC_POISON"
 """The environment variable: 1 fills memory in every kernel that is compiled."""
@@ -41,7 +50,7 @@ def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
         return replace(old, body=Seq((_fill(old.buffer, is_vector=not has_threads), old.body)))
 
     body = rewrite(function.body, rule)
-    stored = {part.buffer for part in walk(function.body) if isinstance(part, Store)}
+    stored = set(written_buffers(function.body))
     outputs = [] if has_threads else [buffer for buffer in function.params if buffer in stored]
     fills = [
         _fill(buffer, is_vector=True)

@@ -19,6 +19,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -42,7 +43,7 @@ def hoist_conditions(function: Function) -> Function:
 
 def _hoist(stmt: Stmt) -> Stmt:
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await() | Check():
+        case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
             return stmt
         case For():
             body = _hoist(stmt.body)

@@ -32,13 +32,13 @@ from ansorc.ir.stmt import (
     Stmt,
     Store,
     map_substatements,
-    statements,
+    written_buffers,
 )
 
 
 def if_to_select(function: Function) -> Function:
     """Return `function` without conditions around single terms of sums in unrolled loops."""
-    stored = {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
+    stored = {buffer.name for buffer in written_buffers(function.body)}
     given = frozenset(buffer.name for buffer in function.params if buffer.name not in stored)
     body = _Choice(given).convert(function.body, {}, is_copied=False)
     return function if body is function.body else replace(function, body=body)

@@ -28,6 +28,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -69,7 +70,7 @@ class _Partition:
 
     def stmt(self, stmt: Stmt, ranges: Ranges) -> Stmt:
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await() | Check():
+            case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
                 return stmt
             case For():
                 return self._loop(stmt, ranges)

@@ -57,6 +57,7 @@ from ansorc.ir.stmt import (
     map_substatements,
     statements,
     substatements,
+    written_buffers,
 )
 from ansorc.ir.substitute import substitute
 
@@ -87,7 +88,7 @@ def prefetch(
     Tensors larger than `cached_bytes` do not stay in the caches of one core; those larger than
     `last_cache_bytes` stay in no cache. `has_streams`: whether streams are prefetched.
     """
-    stores = {part.buffer.name for part in statements(function.body) if isinstance(part, Store)}
+    stores = {buffer.name for buffer in written_buffers(function.body)}
     loads = {part.buffer for part in walk(function.body) if isinstance(part, Load)}
     if all(buffer.bytes <= cached_bytes for buffer in loads):
         return function

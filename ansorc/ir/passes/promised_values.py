@@ -30,7 +30,15 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.interpret_math import integer_range
-from ansorc.ir.stmt import Check, For, Function, If, LoopKind, Stmt, Store, statements
+from ansorc.ir.stmt import (
+    Check,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Stmt,
+    written_buffers,
+)
 
 _LANE_BYTES = 64
 _THREADS = 256
@@ -38,7 +46,7 @@ _THREADS = 256
 
 def promise_checks(function: Function, *, has_threads: bool) -> list[Stmt]:
     """Return the checks of promises of integer inputs; `has_threads`: for a GPU."""
-    stored = {store.buffer.name for store in statements(function.body) if isinstance(store, Store)}
+    stored = {buffer.name for buffer in written_buffers(function.body)}
     checked = [
         buffer
         for buffer in function.params

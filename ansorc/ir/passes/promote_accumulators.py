@@ -38,6 +38,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -72,7 +73,7 @@ class _Promotion:
     def stmt(self, stmt: Stmt, done: frozenset[str]) -> Stmt:
         """Return `stmt` with accumulators promoted, except the buffers `done`."""
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await() | Check():
+            case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
                 return stmt
             case For():
                 return self._sequence((stmt,), done) or stmt
@@ -204,7 +205,7 @@ def _without_stores(stmt: Stmt, name: str) -> Stmt | None:
             new = _without_stores(then, name)
             other = None if otherwise is None else _without_stores(otherwise, name)
             return None if new is other is None else If(condition, new or Seq(()), other)
-        case Barrier() | Await() | Check():
+        case Barrier() | Await() | Check() | CallC():
             return stmt
         case _:
             assert_never(stmt)

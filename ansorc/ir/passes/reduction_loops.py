@@ -21,6 +21,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     If,
@@ -73,7 +74,7 @@ class Known:
 def with_reductions(stmt: Stmt, reductions: dict[int, ReductionLoop], known: Known) -> Stmt:
     """Return `stmt` with its reductions in one form; add them to `reductions` by id of the loop."""
     match stmt:
-        case Store() | Barrier() | Prefetch() | Await() | Check():
+        case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
             return stmt
         case For(_, _, kind, body, _):
             reduction = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None

@@ -20,7 +20,16 @@ from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Indices, Load, Var
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.register_tile import perfect_nest
-from ansorc.ir.stmt import Allocate, For, Function, Seq, Stmt, Store
+from ansorc.ir.stmt import (
+    Allocate,
+    CallC,
+    For,
+    Function,
+    Seq,
+    Stmt,
+    Store,
+    written_buffers,
+)
 from ansorc.ir.substitute import substitute
 
 
@@ -30,8 +39,11 @@ def reuse_output_as_scratch(function: Function, cache_bytes: int, most_bytes: in
     Only outputs of at most `most_bytes` are used.
     """
     parts = list(walk(function.body))
-    written = [part.buffer for part in parts if isinstance(part, Store)]
+    written = written_buffers(function.body)
     read = {part.buffer for part in parts if isinstance(part, Load)}
+    for part in parts:
+        if isinstance(part, CallC):  # which needs whole arrays of their own
+            read |= {*part.inputs, part.output}
     results = {
         buffer
         for buffer in {*function.params} - read

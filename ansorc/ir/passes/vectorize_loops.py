@@ -36,6 +36,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -88,7 +89,7 @@ class _Vectorizing:
 
     def stmt(self, stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await() | Check():
+            case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
                 return stmt
             case For(var, extent, kind, body, _):
                 if kind is LoopKind.VECTORIZED:

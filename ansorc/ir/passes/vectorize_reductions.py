@@ -49,6 +49,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -151,7 +152,7 @@ class _InLanes:
     def stmt(self, stmt: Stmt) -> Stmt:
         """Return `stmt` with its reductions in lanes, each set up as far out as is legal."""
         match stmt:
-            case Store() | Barrier() | Prefetch() | Await() | Check():
+            case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
                 return stmt
             case For():
                 return self._loop(stmt)

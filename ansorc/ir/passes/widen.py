@@ -16,6 +16,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     If,
@@ -68,7 +69,7 @@ class _Widener:
                 new = Allocate(self._own(buffer), self.stmt(body))
                 self._lanes.private.pop(buffer.name, None)
                 return new
-            case Barrier() | Prefetch() | Await() | Check():
+            case Barrier() | Prefetch() | Await() | Check() | CallC():
                 raise NotWidenableError
             case _:
                 assert_never(stmt)

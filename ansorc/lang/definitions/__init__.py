@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.definitions.digits import terms_of_digits
+from ansorc.lang.definitions.narrow_factors import int16_factors, shifted_factors
 from ansorc.lang.definitions.redefinition import Redefinition
 from ansorc.lang.definitions.scan_blocks import scan_in_blocks
 from ansorc.lang.definitions.winograd import winograd, winograd4
@@ -21,6 +22,8 @@ DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
     **OF_CONVOLUTIONS,
     "blocks": scan_in_blocks,
     "digits": terms_of_digits,
+    "int16": int16_factors,
+    "shifted": shifted_factors,
 }
 """The definitions by name. Each returns None for a computation to which it does not apply."""
 
@@ -28,7 +31,9 @@ __all__ = [
     "DEFINITIONS",
     "OF_CONVOLUTIONS",
     "Redefinition",
+    "int16_factors",
     "scan_in_blocks",
+    "shifted_factors",
     "terms_of_digits",
     "winograd",
     "winograd4",

@@ -24,6 +24,8 @@ class CacheWrite(Step):
                                          for i: C[i] = C.local[i]
     """
 
+    keeps_arrays = False
+
     scope: str
 
     def apply(self, state: State) -> State:
@@ -65,6 +67,8 @@ class CacheRead(Step):
 
     If the copy is computed at a loop of a reader, it packs the region that the loop needs.
     """
+
+    keeps_arrays = False
 
     scope: str
     readers: tuple[str, ...]

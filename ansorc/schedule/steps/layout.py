@@ -20,6 +20,8 @@ class RewriteLayout(Step):
     packed (`Packing`) once, before the first call, and not by the program.
     """
 
+    keeps_arrays = False
+
     tensor: str
 
     def rename(self, names: Renaming) -> RewriteLayout:

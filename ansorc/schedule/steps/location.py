@@ -17,6 +17,8 @@ from ansorc.schedule.unrolling import require_bounded
 class AtLoop(Step):
     """A step that places a stage relative to a loop of another one, `target`."""
 
+    keeps_arrays = False
+
     target: str
     iterator: str
 
@@ -168,6 +170,8 @@ class ComputeInline(Step):
     A long value that is read more than once becomes a scalar, computed once for each element of
     the reader (`ansorc.schedule.inlining`).
     """
+
+    keeps_arrays = False
 
     def apply(self, state: State) -> State:
         """Return the state with the stage's body in the place of every load of it."""

@@ -39,9 +39,14 @@ class Redefine(Step):
 
     A sum of "digits" has a term for each remainder of a reduce axis.
 
+    Products of bytes by "int16" read factors that are widened to int16 before. Products of int8 by
+    "shifted" read one of them in uint8, shifted by 128; the sums are corrected.
+
     A scan in "blocks" has steps that are associative: sums, products, extremes, and those that are
     linear in the state.
     """
+
+    keeps_arrays = False
 
     definition: str
 
@@ -100,6 +105,10 @@ def _needs(definition: str) -> str:
             "no sum over a reduce axis k whose terms read k // c or k % c, for one c up to 8 that "
             "divides its extent"
         )
+    if definition == "int16":
+        return "no sum in int32 of products of bytes, one of which at least is no constant"
+    if definition == "shifted":
+        return "no sum in int32 of products of int8, one of which alone depends on the last axis"
     return (
         f"no scan of {LEAST_STEPS} steps or more that adds to its state, multiplies it, takes the "
         "larger or the smaller, or is linear in it"

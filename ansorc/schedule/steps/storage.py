@@ -22,6 +22,8 @@ class StorageAlign(Step):
     end of the next inner dimension and never used. An input or output has the caller's layout.
     """
 
+    keeps_arrays = False
+
     axis: str
     factor: int
     offset: int = 0
@@ -79,6 +81,8 @@ class Panel(Step):
     with the iterator "j.1" of extent 32. A tile of that length then reads contiguous memory,
     whatever the length of the rows (GotoBLAS). An input or output has the caller's layout.
     """
+
+    keeps_arrays = False
 
     iterator: str
 

@@ -102,8 +102,6 @@ WITH_TERMS: tuple[SketchRule, ...] = (
 """The first sketch of these has products of rows of other products computed with these."""
 UNTILED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), SimplifyConstIndices(), Skip())
 """The first sketch of these leaves the sums of a pipeline to its strips of rows."""
-TENSORIZED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(), Skip())
-"""Those of these sketches that use a dot-product instruction, where there are any."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
@@ -177,7 +175,8 @@ class UntunedOnCpu:
     @staticmethod
     def of(dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedOnCpu:
         """Return the search that counts no borders yet."""
-        sketches = tuple(s for s in generate(dag, target, TENSORIZED) if is_tensorized(s))
+        rules = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(wishes.rewrite_layout), Skip())
+        sketches = tuple(s for s in generate(dag, target, rules) if is_tensorized(s))
         borders = frozenset[str]()
         if not sketches:
             rewrite_layout = wishes.rewrite_layout

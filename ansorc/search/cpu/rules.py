@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from ansorc.search.options import DEFAULTS, SearchOptions, SpaceName
@@ -79,6 +80,10 @@ def rules_of(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
     if not options.redefine:
         rules = tuple(
             r for r in rules if not isinstance(r, Redefined | ScanInBlocks | TermsOfDigits)
+        )
+    if not options.rewrite_layout:
+        rules = tuple(
+            replace(r, lays_out=False) if isinstance(r, TensorizeDotProduct) else r for r in rules
         )
     return rules
 

@@ -271,13 +271,21 @@ class LoopNest:
         """Return how the loops, but for those numbered in `without`, move `Σ factor * axis`."""
         movement = self._movements.get((terms, without))
         if movement is None:
-            steps: list[Shift] = [None] * len(self.loops)
-            for axis, factor in terms:
-                for loop, moved in enumerate(self.axes[axis]):
-                    if loop not in without:
-                        steps[loop] = combine(steps[loop], moved, factor)
-            movement = self._movements[terms, without] = Movement(tuple(steps), self.extents)
+            steps = self.steps(terms, without)
+            movement = self._movements[terms, without] = Movement(steps, self.extents)
         return movement
+
+    def steps(
+        self, terms: tuple[tuple[str, float], ...], without: tuple[int, ...] = ()
+    ) -> tuple[Shift, ...]:
+        """Return how far one iteration of each loop moves `Σ factor * axis`, as `movement`."""
+        steps: list[Shift] = [None] * len(self.loops)
+        for axis, factor in terms:
+            # the axis of a reduction in the steps of a scan has no loop here
+            for loop, moved in enumerate(self.axes.get(axis, ())):
+                if loop not in without:
+                    steps[loop] = combine(steps[loop], moved, factor)
+        return tuple(steps)
 
     def around(self, axis: str) -> tuple[int, ...]:
         """Return which loops around the stage move where its box along `axis` begins."""

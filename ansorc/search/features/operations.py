@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from ansorc.ir.arith.affine import affine
 from ansorc.ir.expr import (
@@ -95,6 +96,11 @@ def operation_counts(op: ComputeOp) -> OperationCounts:
     counts = dict.fromkeys(OperationCounts.__dataclass_fields__, 0)
     for body in op.parts:
         _count(_without_padding(op, body), counts)
+    for each in op.step_sums:
+        term = dict.fromkeys(counts, 0)
+        _count(each.combiner.combine(Load(each.buffer, ()), each.body), term)
+        terms = prod(axis.extent for axis in each.axes)
+        counts = {name: count + terms * term[name] for name, count in counts.items()}
     is_float = op.buffer.dtype.is_float
     if isinstance(op.combiner, Reducer):
         for result in op.combiner.results:

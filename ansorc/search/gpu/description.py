@@ -29,7 +29,7 @@ from ansorc.search.memo import memoize
 from ansorc.target import Target
 from ansorc.target.code_facts import ASYNC_COPY_BYTES, JOINED_RESULTS
 from ansorc.target.gpu import WARP_THREADS
-from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess
+from ansorc.target.gpu_kernel import GlobalAccess, KernelDescription, SharedAccess, as_floats
 from ansorc.target.gpu_model import MATRIX_STEP, seconds
 
 SPECIAL_OPERATIONS = 2
@@ -97,11 +97,11 @@ def _description(kernel: ThreadKernel, statements: Sequence[ThreadStatement]) ->
     loading = [each for each in private if _loads_global(each)]
     copies = [_around(each) for each in statements if each.stage.scope == "shared"]
     active = [each for each in statements if operation_counts(each.stage.op).total]
-    requests = (np.asarray(request.requests, float) for request in (*in_global, *shared))
+    requests = (as_floats(request.requests) for request in (*in_global, *shared))
     addresses = ADDRESS_OPERATIONS * _sum(requests, rows)
     functions = [function for each in statements if (function := _matrix_function(each))]
     excess = _excess(root, kernel.threads)
-    is_part = np.asarray(root.product(LoopRole.THREAD) > kernel.threads)
+    is_part = root.product(LoopRole.THREAD) > kernel.threads
     grid = _grid(root, excess)
     return KernelDescription(
         grid=grid,
@@ -237,7 +237,7 @@ def _beyond(statement: ThreadStatement) -> Floats:
     share = np.ones(statement.rows)
     for axis, extent in statement.extents.items():
         for loop, step in zip(statement.nest.loops, statement.nest.axes[axis], strict=True):
-            share = share * (1 if step is None else loop.extent)
+            share = share if step is None else share * loop.extent
         share = share / extent
     return share
 
@@ -247,7 +247,7 @@ def _around(statement: ThreadStatement) -> Floats:
     times = np.ones(statement.rows)
     loops = statement.nest.loops[: statement.nest.own]
     for loop, role in zip(loops, statement.roles, strict=False):
-        times = times * (loop.extent if role is LoopRole.LOOP else 1)
+        times = times * loop.extent if role is LoopRole.LOOP else times
     return times
 
 
@@ -259,7 +259,7 @@ def _guards(statement: ThreadStatement) -> Floats:
     for axis, extent in (*statement.extents.items(), *terms.items()):
         covered = np.ones(statement.rows)
         for loop, step in zip(nest.loops, nest.axes[axis], strict=True):
-            covered = covered * (1 if step is None else loop.extent)
+            covered = covered if step is None else covered * loop.extent
         is_ragged = (covered != extent) & (stage.scope != "shared")
         operations = operations + np.where(is_ragged, GUARD_OPERATIONS, 0)
     return operations
@@ -309,7 +309,8 @@ def _is_asynchronous(access: ThreadAccess) -> BoolArray:
     """Return [rows]: whether an asynchronous copy moves what is loaded to shared memory."""
     stage, size = access.statement.stage, access.width * access.buffer.dtype.bytes
     is_shared = stage.scope == "shared" and not access.is_store
-    return np.isin(size, ASYNC_COPY_BYTES) & (is_shared and is_copy(stage.op.body))
+    is_fitting = reduce(np.bitwise_or, (size == bytes for bytes in ASYNC_COPY_BYTES))
+    return is_fitting & (is_shared and is_copy(stage.op.body))
 
 
 def _waits(access: ThreadAccess) -> Floats:
@@ -332,7 +333,7 @@ def _exchanging(access: ThreadAccess) -> IntArray:
     extent, step = access.lanes[-1]
     size = access.width * access.buffer.dtype.bytes
     pays = (access.width > 1) & (size <= REGISTER_BYTES) & (step == access.width)
-    pays &= (extent % JOINED_RESULTS[0] == 0) & (extent * size < SECTOR_BYTES)
+    pays = pays & (extent % JOINED_RESULTS[0] == 0) & (extent * size < SECTOR_BYTES)
     vectors = access.sizes[-1].astype(np.int64) // access.width
     return np.where(pays, np.gcd(vectors, JOINED_RESULTS[0]), ones)
 

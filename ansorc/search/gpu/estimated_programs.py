@@ -7,10 +7,11 @@ import numpy as np
 from ansorc.schedule.extent import BoolArray
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.gpu.description import descriptions
-from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.genes import Genes, choice_values, population_state
-from ansorc.target.gpu_kernel import KernelDescription
+from ansorc.search.space.protocol import Genes
+from ansorc.search.space.recorded import Population, analyse
+from ansorc.target.gpu import GpuArchitecture
+from ansorc.target.gpu_kernel import KernelDescription, as_floats
 from ansorc.target.gpu_model import seconds
 from ansorc.target.gpu_occupancy import resident_blocks, warps_of
 
@@ -36,29 +37,37 @@ def seconds_of(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Arra
 
 def kernel_seconds(sketch: Sketch, genes: Genes, narrow: float = 0.0) -> Float64Array:
     """Return the estimated seconds of each kernel of the programs `genes`: [rows, kernels]."""
-    state = population_state(sketch, genes)
-    choices, rows = choice_values(sketch, genes), len(genes)
-    times = np.zeros((rows, len(kernels_of(state))))
-    for number, kernel in enumerate(descriptions(state, rows, choices)):
-        is_long = np.asarray(kernel.code_bytes) > MAX_CODE
-        uncertain = np.where(is_long, PENALTY, 1.0) * np.where(_fills(kernel, sketch), 1.0, PENALTY)
-        narrowness = 1 + narrow * narrow_share(kernel)
-        times[:, number] = seconds(kernel, sketch.target.gpu) * uncertain * narrowness
-    return times
+    numbers = np.stack(analyse(_estimate, sketch, genes), axis=1)
+    times, shares = np.split(numbers, 2, axis=1)
+    return times * (1 + narrow * shares)
+
+
+def _estimate(programs: Population) -> list[Float64Array]:
+    """Return the seconds of each kernel, then the share of narrow accesses of each."""
+    times: list[Float64Array] = []
+    shares: list[Float64Array] = []
+    gpu = programs.sketch.target.gpu
+    for kernel in descriptions(programs.state, programs.rows, programs.choices):
+        is_long = kernel.code_bytes > MAX_CODE
+        is_filling = _fills(kernel, gpu.architecture)
+        uncertain = np.where(is_long, PENALTY, 1.0) * np.where(is_filling, 1.0, PENALTY)
+        times.append(seconds(kernel, gpu) * uncertain)
+        shares.append(narrow_share(kernel))
+    return times + shares
 
 
 def narrow_share(kernel: KernelDescription) -> Float64Array:
     """Return how much of what a block moves is asked for less than 16 bytes a thread at a time."""
-    narrow, total = np.zeros(()), np.zeros(())
+    narrow: Float64Array = np.zeros(())
+    total: Float64Array = np.zeros(())
     for access in kernel.global_accesses:
-        moved = np.asarray(access.block_bytes, float)
+        moved = as_floats(access.block_bytes)
         total = total + moved
-        narrow = narrow + moved * (1 - np.minimum(1, np.asarray(access.sectors) / WIDE_SECTORS))
-    return np.asarray(narrow / np.maximum(1, total), float)
+        narrow = narrow + moved * (1 - np.minimum(1, access.sectors / WIDE_SECTORS))
+    return as_floats(narrow / np.maximum(1, total))
 
 
-def _fills(kernel: KernelDescription, sketch: Sketch) -> BoolArray:
+def _fills(kernel: KernelDescription, architecture: GpuArchitecture) -> BoolArray:
     """Return [rows]: whether an SM holds two blocks of `kernel` at once, or enough warps."""
-    architecture = sketch.target.gpu.architecture
     blocks = resident_blocks(architecture, kernel.threads, kernel.registers, kernel.shared_bytes)
-    return np.asarray((blocks >= 2) | (blocks * warps_of(kernel.threads) >= LEAST_WARPS))
+    return (blocks >= 2) | (blocks * warps_of(kernel.threads) >= LEAST_WARPS)

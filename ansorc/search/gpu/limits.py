@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansorc.schedule.extent import BoolArray, as_array
+from ansorc.schedule.extent import BoolArray, IntArray, as_array
 from ansorc.schedule.stage import Mark, Stage
-from ansorc.schedule.state import State
 from ansorc.search.gpu.kernels import ThreadKernel, kernels_of, vector_lengths
+from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.space.formula import Array
+from ansorc.search.space.protocol import Genes
+from ansorc.search.space.recorded import Population, analyse
 from ansorc.target import Target
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
 from ansorc.target.gpu_limits import exceeds, launch_limits
@@ -18,24 +21,36 @@ MAX_TILE = 256
 """Results in the registers of a thread: more leave none for what is multiplied."""
 
 
-def are_launchable(state: State, target: Target, rows: int) -> BoolArray:
-    """Return [rows]: whether all kernels of each program keep within the limits of `target`.
+def are_launchable(sketch: Sketch, genes: Genes) -> BoolArray:
+    """Return [rows]: whether all kernels of each program keep within the limits of the target.
 
     Besides what a GPU cannot launch, that is: more than `MAX_VTHREADS` virtual threads, vectors of
     more than 16 bytes or that rows are no multiple of, and blocks smaller than a warp where there
     is work for one.
     """
-    good = np.ones(rows, dtype=bool)
-    for kernel in kernels_of(state):
-        good &= is_legal_kernel(kernel, target)
-    return good
+    good, _ = kernel_limits(sketch, genes)
+    return np.all(good, axis=1)
+
+
+def kernel_limits(sketch: Sketch, genes: Genes) -> tuple[BoolArray, IntArray]:
+    """Return [rows, kernels]: whether each kernel of the programs is legal, and its threads."""
+    numbers = analyse(_limits, sketch, genes)
+    kernels = len(numbers) // 2
+    return np.stack(numbers[:kernels], axis=1), np.stack(numbers[kernels:], axis=1)
+
+
+def _limits(programs: Population) -> list[Array]:
+    """Return whether each kernel is legal, then the threads of each."""
+    kernels, target = kernels_of(programs.state), programs.sketch.target
+    legal = [is_legal_kernel(kernel, target) for kernel in kernels]
+    return [*legal, *(kernel.threads for kernel in kernels)]
 
 
 def is_legal_kernel(kernel: ThreadKernel, target: Target) -> BoolArray:
     """Return whether a kernel keeps within the limits of `target`: one value, or [rows]."""
     limits = launch_limits(target)
     grid, block = (kernel.blocks, 1, 1), (kernel.threads, 1, 1)
-    good = ~np.asarray(exceeds(limits, grid, block, kernel.shared_bytes))
+    good = np.logical_not(exceeds(limits, grid, block, kernel.shared_bytes))
     taken = (kernel.threads, kernel.registers, kernel.shared_bytes)
     good = good & (kernel.registers <= limits.registers)
     good = good & (resident_blocks(target.gpu.architecture, *taken) > 0)

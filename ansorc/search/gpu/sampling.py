@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 
 import numpy as np
 
-from ansorc.schedule.extent import BoolArray
+from ansorc.schedule.extent import BoolArray, IntArray
 from ansorc.search.gpu.kernels import kernels_of
 from ansorc.search.gpu.limits import (
     MAX_TILE,
     MAX_VTHREADS,
     are_launchable,
-    is_legal_kernel,
+    kernel_limits,
 )
 from ansorc.search.gpu.tiling import SPACE_LEVELS, THREAD, VTHREAD
 from ansorc.search.sketch.sketch import Sketch
-from ansorc.search.space.genes import Genes, gene_counts, population_state, table_of
+from ansorc.search.space.genes import Genes, gene_counts, table_of
 from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import MAX_THREADS
 
@@ -68,21 +68,22 @@ def _legal_kernels(
     if not len(drawn):
         return drawn
     low, high = GOOD_THREADS
-    kernels = kernels_of(population_state(sketch, drawn))
     mixed = drawn.copy()
-    for kernel in kernels:
-        good = np.broadcast_to(is_legal_kernel(kernel, sketch.target), len(drawn))
+    legal, threads = kernel_limits(sketch, drawn)
+    for kernel, (is_legal, count) in enumerate(zip(legal.T, threads.T, strict=True)):
+        good = is_legal
         if prefers_good:
-            is_good = (kernel.threads >= low) & (kernel.threads <= high)
+            is_good = (count >= low) & (count <= high)
             good = good & (is_good | (rng.random(len(drawn)) < KEPT_OUTSIDE))
         if not good.any():
             return drawn[:0]
-        if len(kernels) == 1:
+        if len(legal.T) == 1:
             return drawn[good]
-        columns = columns_of(sketch, {stage.name for stage in kernel.stages})
+        stages = kernels_of(sketch.state)[kernel].stages
+        columns = columns_of(sketch, {stage.name for stage in stages})
         rows = rng.choice(np.flatnonzero(good), size=len(drawn))
         mixed[:, columns] = drawn[rows[:, None], columns]
-    return mixed[are_launchable(population_state(sketch, mixed), sketch.target, len(mixed))]
+    return mixed[are_launchable(sketch, mixed)]
 
 
 def columns_of(sketch: Sketch, stages: Collection[str]) -> list[int]:
@@ -111,14 +112,21 @@ def _fitting_tiles(
     return drawn[good] if good.any() else drawn
 
 
-def _tiles_fit(sketch: Sketch, columns: Sequence[int], genes: Genes) -> BoolArray:
-    """Return whether the tiles [rows, columns] of a stage may be of one block, by their lengths."""
-    variables = [sketch.variables[column] for column in columns]
-    rows = [table_of(sketch, v).rows[genes[:, number]] for number, v in enumerate(variables)]
-    lengths = np.prod(rows, axis=0)
+def _tiles_fit(sketch: Sketch, places: Sequence[int], genes: Genes) -> BoolArray:
+    """Return whether the tiles [rows, places] of a stage may be of one block, by their lengths."""
+    variables = [sketch.variables[place] for place in places]
+    tables = [table_of(sketch, variable).rows for variable in variables]
+    columns: list[IntArray] = list(np.ascontiguousarray(genes.T))
+
+    def multiply(of: Callable[[IntArray], IntArray]) -> IntArray:
+        """Return the product of a number of each row of a table, over the tables."""
+        parts = [of(table)[column] for table, column in zip(tables, columns, strict=True)]
+        return np.prod(parts, axis=0)
+
     covered = prod(variable.extent for variable in variables)
-    threads, virtual = lengths[:, THREAD], lengths[:, VTHREAD]
+    threads = multiply(lambda rows: rows[:, THREAD])
+    virtual = multiply(lambda rows: rows[:, VTHREAD])
     good = (threads <= MAX_THREADS) & (virtual <= MAX_VTHREADS)
-    good &= virtual * lengths[:, THREAD + 1 :].prod(axis=1) <= MAX_TILE
+    good &= virtual * multiply(lambda rows: rows[:, THREAD + 1 :].prod(axis=1)) <= MAX_TILE
     good &= (threads >= WARP_THREADS) | (covered < 2 * WARP_THREADS)
     return np.asarray(good)

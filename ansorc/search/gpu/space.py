@@ -20,7 +20,7 @@ from ansorc.search.gpu.thread_tiles import table_on_gpu
 from ansorc.search.options import SearchOptions
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.sketch import Sketch, TileVariable
-from ansorc.search.space import Genes, SearchSpace, population_state
+from ansorc.search.space import Genes, SearchSpace
 from ansorc.search.space.protocol import DefaultWishes, UntunedSearch
 from ansorc.search.tiles import TileTable
 from ansorc.target import Target
@@ -51,7 +51,7 @@ class GpuSpace:
 
     def legal(self, sketch: Sketch, genes: Genes, options: SearchOptions) -> BoolArray:
         """Return whether the kernels keep within the limits of the GPU."""
-        return are_launchable(population_state(sketch, genes), sketch.target, len(genes))
+        return are_launchable(sketch, genes)
 
     def sample(
         self, sketch: Sketch, rows: int, rng: np.random.Generator, options: SearchOptions

@@ -22,11 +22,13 @@ from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.index_form import IndexForm, group_loads, result_forms
 from ansorc.search.features.loop_nest import LoopNest, LoopNests, NestLoop, is_flat
+from ansorc.search.gpu.warp_requests import kinds_of_warps, request_counter
+from ansorc.search.space.formula import apply
 from ansorc.target.gpu import VECTOR_BYTES, WARP_THREADS
+from ansorc.target.gpu_kernel import as_floats
 from ansorc.target.gpu_requests import sectors, wavefronts
 
 Floats = NDArray[np.float64]
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 class LoopRole(Enum):
@@ -114,7 +116,7 @@ class ThreadStatement:
     def are_copies(self) -> tuple[BoolArray, ...]:
         """For each loop [rows]: whether its iterations are copies of the statement."""
         return tuple(
-            np.asarray(loop.is_unrolled) | loop.is_vector | (loop.thread == "vthread")
+            loop.is_unrolled | loop.is_vector | (loop.thread == "vthread")
             for loop in self.nest.loops
         )
 
@@ -155,9 +157,12 @@ class ThreadStatement:
         never = np.zeros(self.rows, dtype=bool)
         inner: list[BoolArray] = []
         for number, loop in enumerate(self.nest.loops):
-            is_inside = (number > self.last_serial) & (number >= self.last_term)
-            is_copy = self.are_copies[number] & ((loop.thread == "vthread") | is_inside)
-            inner.append(is_copy if self.roles[number] is LoopRole.LOOP else never)
+            is_copy = self.are_copies[number]
+            if self.roles[number] is not LoopRole.LOOP:
+                is_copy = never
+            elif loop.thread != "vthread":
+                is_copy = is_copy & (number > self.last_serial) & (number >= self.last_term)
+            inner.append(is_copy)
         return tuple(inner)
 
     @cached_property
@@ -195,12 +200,12 @@ class ThreadStatement:
         forms = group[0]
         if is_flat(self.stage):
             forms, sizes = self._in_order(forms, sizes)
-        steps = [self.nest.movement(form.terms).steps for form in forms]
+        steps = [self.nest.steps(form.terms) for form in forms]
         moved = tuple(
             tuple(
                 None
-                if steps[axis][number] is None or role is LoopRole.NONE
-                else np.asarray(steps[axis][number], dtype=np.float64)
+                if (step := steps[axis][number]) is None or role is LoopRole.NONE
+                else as_floats(step)
                 for axis in range(len(steps))
             )
             for number, role in enumerate(self.roles)
@@ -305,8 +310,8 @@ class ThreadAccess:
             loop = self.statement.nest.loops[number]
             if step is None or loop.thread or (is_explicit and not loop.is_vector):
                 continue
-            lanes = np.gcd(loop.extent.astype(np.int64), most)
-            lanes = np.gcd(lanes, self.sizes[-1].astype(np.int64))
+            fitting = np.gcd(self.sizes[-1].astype(np.int64), most)
+            lanes = np.gcd(loop.extent.astype(np.int64), fitting)
             fits = (np.abs(step) == 1) & self.statement.are_inner[number]
             widest = np.where(fits, np.maximum(widest, lanes), widest)
         return widest
@@ -320,19 +325,20 @@ class ThreadAccess:
         """
         rows = self.statement.rows
         executed = np.full(rows, float(self.count))
-        is_moved, is_repeated = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
-        loops = self.statement.nest.loops
-        for number in reversed(range(len(loops))):
+        is_moved, is_repeated = False, np.zeros(rows, dtype=bool)
+        for number, loop in reversed(list(enumerate(self.statement.nest.loops))):
             if self.statement.roles[number] is not LoopRole.LOOP:
                 continue
             is_copy = self.statement.are_copies[number]
-            is_moving = np.full(rows, self.steps[number] is not None)
-            again = is_repeated & (loops[number].thread != "vthread")
-            counts = is_moving | np.where(is_copy, again, is_moved | (number < self.held))
-            executed = executed * np.where(counts, loops[number].extent, 1)
-            is_moved = is_moved | is_moving
-            is_again = is_moved & (loops[number].extent > 1)
-            is_repeated = is_repeated | (is_again & (~is_copy | loops[number].is_reduce))
+            if self.steps[number] is not None:
+                is_moved = True
+                executed = executed * loop.extent
+            else:
+                again = is_repeated & (loop.thread != "vthread")
+                counts = np.where(is_copy, again, is_moved or number < self.held)
+                executed = executed * np.where(counts, loop.extent, 1)
+            if is_moved:
+                is_repeated = is_repeated | ((loop.extent > 1) & (~is_copy | loop.is_reduce))
         return executed / self.width * self.statement.more_rounds
 
     @cached_property
@@ -356,17 +362,6 @@ class ThreadAccess:
             if self.statement.roles[number] is LoopRole.THREAD
         )
 
-    @cached_property
-    def _classes(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return one row of each kind of warp, and the kind of each row."""
-        keys = self.width.astype(np.uint64) * _MULTIPLIER  # else width 4 of 1 is width 1 of 4
-        for extent, step in self.lanes:
-            for values in (extent, step):
-                keys = (keys ^ values.astype(np.int64).astype(np.uint64)) * _MULTIPLIER
-                keys = keys ^ (keys >> np.uint64(29))
-        _, first, kinds = np.unique(keys, return_index=True, return_inverse=True)
-        return first, kinds.reshape(-1)
-
     def is_in(self, space: MemorySpace) -> bool:
         """Return whether the tensor is in memory of this kind."""
         return self.space is space
@@ -383,25 +378,11 @@ class ThreadAccess:
 
     def count_requests(self, count: Callable[[IntArray, int], IntArray]) -> Floats:
         """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
-        first, kinds = self._classes
-        addresses, widths = self._addresses(first), self.width[first]
-        counts = np.zeros(len(first))
-        for width in np.unique(widths):
-            rows = widths == width
-            counts[rows] = count(addresses[rows], int(width) * self.buffer.dtype.bytes)
-        return counts[kinds]
-
-    def _addresses(self, rows: NDArray[np.intp]) -> IntArray:
-        """[rows, 32]: the bytes of each lane of a warp from those of the first."""
-        threads = self.statement.product(LoopRole.THREAD)[rows].astype(np.int32)
-        lane = np.minimum(np.arange(WARP_THREADS, dtype=np.int32), threads[:, None] - 1)
-        total = np.zeros(lane.shape, dtype=np.int64)
-        for extent, step in reversed(self.lanes):
-            length = extent[rows, None].astype(np.int32)
-            outer = lane // length
-            total += (lane - outer * length) * step[rows, None].astype(np.int64)
-            lane = outer
-        return total * self.buffer.dtype.bytes
+        threads = self.statement.product(LoopRole.THREAD)
+        digits = [number for digit in self.lanes for number in digit]
+        kinds = apply(kinds_of_warps, self.width, threads, *digits)
+        counter = request_counter(self.statement.nests.state.dag, count, self.buffer.dtype.bytes)
+        return apply(counter, kinds, self.width, threads, *digits)
 
     @cached_property
     def block_elements(self) -> Floats:

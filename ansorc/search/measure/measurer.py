@@ -291,9 +291,13 @@ class Measurer:
         return run_limit_s(self.options.run, self.best_s, flops, array_bytes)
 
     def _count(self, result: MeasureResult) -> None:
-        """Stop the run when nothing but one and the same failure comes."""
+        """Stop the run when nothing but one and the same failure comes.
+
+        Programs that are killed because they are slower than one that is known are no fault.
+        """
         failure = result.failure
-        if failure is None:
+        is_slow = failure is not None and failure.kind is FailureKind.RUN_TIMEOUT and self.best_s
+        if failure is None or is_slow:
             self._last_failure, self._equal_failures = None, 0
             return
         words = failure.kind, failure.message

@@ -18,7 +18,7 @@ from ansorc.codegen.package.signature import Signature
 from ansorc.errors import MeasureError
 from ansorc.ir.packing import Packing
 from ansorc.search.measure.data import TaskData
-from ansorc.search.measure.options import RunOptions
+from ansorc.search.measure.options import RunOptions, first_call_limits_s
 from ansorc.search.measure.program_text import ProgramText
 from ansorc.search.measure.result import (
     BuildCost,
@@ -184,7 +184,8 @@ def run_request(
 ) -> Request:
     """Return the job to check and time kernels: against each other, or `best_s` (0: none).
 
-    `probe_time` is the shortest one that an earlier worker has seen.
+    `probe_time` is the shortest one that an earlier worker has seen. First calls on a CPU have
+    limits as soon as a best time is known (`first_call_limits_s`).
     """
     fields = {
         "directory": str(data.directory),
@@ -195,6 +196,9 @@ def run_request(
         "probe_time": probe_time,
         "options": asdict(options),
     }
+    slow_s, killed_s = first_call_limits_s(options, best_s or 0.0, data.array_bytes)
+    if best_s and not data.is_for_device:
+        fields |= {"slow_s": slow_s, "killed_s": killed_s}
     load_s = (
         _DEVICE_START_S if data.is_for_device else _LOAD_S
     ) + data.array_bytes / _LOAD_BYTES_PER_S

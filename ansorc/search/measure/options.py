@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from ansorc.ir.aligned import Array
@@ -21,6 +22,8 @@ _BUILD_FACTOR = 20.0
 _LEAST_BUILD_S = 2.0
 _COMPARED_BYTES_PER_S = 2e8
 _EVICTED_BYTES_PER_S = 4e8
+_STARTED_S, _TOUCHED_BYTES_PER_S = 2e-3, 1e9
+"""What a first call takes besides: threads that wake up, pages that are touched."""
 CachePolicy = Literal["warm", "cold", "cold-weights", "other-work"]
 """The caches' contents when a timed call begins: what the call before left there, nothing, that
 without the constant inputs, as in a network larger than the caches, whose workers are awake, or
@@ -50,6 +53,13 @@ class RunOptions:
     """A candidate this many times slower than the best known is assessed once and no more."""
     early_stop_factor: float = 4.0
     """Two timed calls this many times slower than the best known end the timing."""
+    first_factor: float = 8.0
+    """A first call this many times slower than the best known, and longer than first calls may take
+    for other reasons, is the only one."""
+    killed_factor: float = 20.0
+    """A first call that lasts this many times the best known time is killed, after at least
+    `killed_least_s`."""
+    killed_least_s: float = 0.25
     min_timeout_s: float = 0.5
     timeout_factor: float = 100.0
     """A run may take this many times the best known time, and at least `min_timeout_s`."""
@@ -137,6 +147,22 @@ def run_limit_s(options: RunOptions, best_s: float, flops: float, array_bytes: i
     if options.retry_share:
         timing_s += options.longest_wait_s
     return 2 * slowest + timing_s + 2 * array_bytes / _COMPARED_BYTES_PER_S
+
+
+def first_call_limits_s(
+    options: RunOptions, best_s: float, array_bytes: int
+) -> tuple[float, float]:
+    """Return after how many seconds a first call is the only one, and when it is killed.
+
+    It may touch pages for the first time, load code and wake up threads, so both are more than
+    their multiples of `best_s`. They are infinite before a best is known.
+    """
+    if not best_s:
+        return inf, inf
+    started_s = _STARTED_S + array_bytes / _TOUCHED_BYTES_PER_S
+    slow_s = options.first_factor * best_s + started_s
+    killed_s = max(options.killed_factor * best_s, options.killed_least_s) + started_s
+    return slow_s, max(slow_s, killed_s)
 
 
 def eviction_limit_s(options: RunOptions, array_bytes: int, times: int) -> float:

@@ -222,6 +222,8 @@ class _Slot:
     served: int = 0
     job: int | None = None
     limit_s: float = 0.0
+    killed_s: float = 0.0
+    """When the job's first call is killed; 0: not before the job."""
 
 
 class WorkerPool:
@@ -307,6 +309,7 @@ class WorkerPool:
             fields = {**request.message.fields, "alarm_s": limit + _ALARM_SLACK_S}
             if slot.process.send(Message(fields, request.message.blob)):
                 slot.job, slot.limit_s = waiting.popleft(), limit
+                slot.killed_s = request.message.number("killed_s")
                 slot.deadline = time.monotonic() + limit
             else:
                 self._replace(slot)
@@ -359,6 +362,10 @@ class WorkerPool:
 
     def _post_mortem(self, slot: _Slot, *, alive: bool) -> Failure:
         status = None if alive else slot.process.exit_status()
+        if status == -signal.SIGALRM and slot.killed_s and time.monotonic() < slot.deadline:
+            _LOG.info("a first call is stopped: it takes longer than %.3g s", slot.killed_s)
+            words = f"slower than {slot.killed_s:.3g} s: killed in its first call"
+            return Failure.of(self._options.timeout_kind, words)
         if status is None or status == -signal.SIGALRM:
             _LOG.info("a worker process is stopped: no answer in %.3g s", slot.limit_s)
             return Failure.of(self._options.timeout_kind, f"no answer in {slot.limit_s:.3g} s")

@@ -95,6 +95,8 @@ _STATUS_MEANING = {
     },
 }
 
+SLOW_NOTE = "one call only: far slower than the best"
+"""The note of a program that was stopped early."""
 BUILD_REFUSALS = (
     ScheduleError, LanguageError, IRError, InternalError, ParseError, BuildError
 )  # fmt: skip
@@ -231,6 +233,9 @@ class _Checked:
     """The constants as it reads them."""
     is_parallel: bool
     max_error: float
+    target: Target
+    first_s: float
+    """Seconds of its first call."""
     restore: Callable[[], None] | None = None
     """Gives inputs that it updates their old values."""
 
@@ -246,12 +251,12 @@ class Runner:
         """Check all kernels, time those that are right; answer with an outcome for each."""
         bench = self._benches.get(message.text("directory"))
         options = run_options_of(message)
-        kernels = kernels_of(message)
+        kernels, first_limit = kernels_of(message), FirstCallLimit.of(message)
         _require_device(bench.target)
         watches = [Stopwatch() for _ in kernels]
         with ExitStack() as stack:
             checks = [
-                _check(compiled, bench, options, watch, stack)
+                _check(compiled, bench, options, watch, stack, first_limit)
                 for compiled, watch in zip(kernels, watches, strict=True)
             ]
             checked = [outcome for outcome in checks if isinstance(outcome, _Checked)]
@@ -291,10 +296,7 @@ class Runner:
             budget = self._budget(target, options, probe_time_of(message))
         trial = partial(sample, clock=clock, options=options, best_s=message.number("best_s"))
         return [
-            replace(
-                _time(kernel, partial(trial, subject), options, message.number("best_s"), budget),
-                note=_state(target),
-            )
+            _time(kernel, partial(trial, subject), options, message, budget)
             for kernel, subject in zip(checked, subjects, strict=True)
         ]
 
@@ -325,26 +327,66 @@ def _time(
     kernel: _Checked,
     sampled: Callable[[], Sampled],
     options: RunOptions,
-    best_s: float,
+    message: Message,
     budget: RetryBudget | None,
 ) -> Measurement:
-    """Time one kernel, when the machine is quiet if there is a budget."""
-    if budget is not None:
+    """Time one kernel, when the machine is quiet if there is a budget.
+
+    If its first call was far slower than the best known program, that is its time.
+    """
+    best_s = message.number("best_s")
+    if kernel.first_s > message.number("slow_s", math.inf):
+        seconds, is_slow = [kernel.first_s], True
+    elif budget is not None:
         far_s = options.near_factor * best_s if best_s else math.inf
         seconds, is_slow = budget.sample_quietly(sampled, far_s)
     else:
         seconds, is_slow = sampled()
+    note = SLOW_NOTE if is_slow else _state(kernel.target)
     return Measurement(
-        tuple(seconds), checked=True, stopped_early=is_slow, max_error=kernel.max_error
+        tuple(seconds), checked=True, stopped_early=is_slow, max_error=kernel.max_error, note=note
     )
 
 
+@dataclass(frozen=True)
+class FirstCallLimit:
+    """Ends this process during a first call that lasts longer than a program of interest may."""
+
+    killed_s: float
+    """0: no limit of its own."""
+    alarm_s: float
+    """That of the whole job, counted from `begin`."""
+    begin: float
+
+    @staticmethod
+    def of(message: Message) -> FirstCallLimit:
+        """Return the limit that a job which has just begun names."""
+        killed_s, alarm_s = message.number("killed_s"), message.number("alarm_s")
+        return FirstCallLimit(killed_s, alarm_s, time.perf_counter())
+
+    def __enter__(self) -> None:
+        if self.killed_s:
+            set_alarm(min(self.killed_s, self._left_s()))
+
+    def __exit__(self, *_: object) -> None:
+        if self.killed_s:
+            set_alarm(self._left_s())
+
+    def _left_s(self) -> float:
+        return max(1e-3, self.begin + self.alarm_s - time.perf_counter())
+
+
 def _check(
-    compiled: CompiledKernel, bench: Bench, options: RunOptions, watch: Stopwatch, stack: ExitStack
+    compiled: CompiledKernel,
+    bench: Bench,
+    options: RunOptions,
+    watch: Stopwatch,
+    stack: ExitStack,
+    limit: FirstCallLimit,
 ) -> _Checked | Failure:
     """Link `compiled`, call it into poisoned outputs, hold them against the reference.
 
-    This first call also warms up what the timed ones find in the caches.
+    This first call also warms up what the timed ones find in the caches. `limit` holds during it.
     """
     try:
         with watch.phase("check"):
@@ -352,7 +394,7 @@ def _check(
         with watch.phase("prepare"):
             arrays = bench.arrays(compiled.packings)
             kernel = stack.enter_context(_bind(compiled, bench, arrays, options))
-        with watch.phase("warm up"):
+        with watch.phase("warm up"), limit:
             kernel.call(1)
     except BuildError as error:
         return Failure.of(FailureKind.COMPILE, str(error), traceback.format_exc())
@@ -371,7 +413,8 @@ def _check(
         return Failure.of(FailureKind.WRONG_RESULT, complaint)
     weights, is_parallel = bench.weights(arrays), compiled.signature.parallel
     restore = bench.poison if bench.drifts else None
-    return _Checked(kernel, weights, is_parallel, max_error, restore)
+    first_s = watch.seconds("warm up")
+    return _Checked(kernel, weights, is_parallel, max_error, bench.target, first_s, restore)
 
 
 def _require_device(target: Target) -> None:

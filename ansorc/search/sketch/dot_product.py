@@ -17,7 +17,9 @@ from ansorc.ir.dtype import INT32
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.expr import Load, Var, binary, dtype_of
 from ansorc.ir.operator import DOT_FUNCTIONS
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
+from ansorc.lang.definitions import int16_factors, shifted_factors
 from ansorc.schedule.dot_body import factors, misfit
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
@@ -26,9 +28,12 @@ from ansorc.schedule.steps import (
     CacheRead,
     CacheWrite,
     ComputeAt,
+    ComputeInline,
     Fuse,
+    Panel,
     Redefine,
     Reorder,
+    RewriteLayout,
     Split,
     Tensorize,
     Vectorize,
@@ -42,6 +47,9 @@ from ansorc.target.dot_products import dot_products
 
 MOST_ROWS, MOST_VECTORS = 16, 8
 """The largest register tile: rows, and vectors in each."""
+_LONGEST_FIRST = sorted(DOT_FUNCTIONS.items(), key=lambda pair: -pair[1])
+_LEAST_ROWS = 8
+"""Rows of a product that is not defined in groups; to read the weights takes longer for fewer."""
 _COLUMN_VECTORS = 4
 """Vectors of columns that are summed side by side."""
 
@@ -53,8 +61,12 @@ class TensorizeDotProduct:
         for i, j, k: C += cast(A) * cast(B)   ->   for j0, i0:
                                                        for k0, i1, j1: C += dot(A, B)
 
-    Beyond the paper. Its consumer is tiled around it; what it reads stays as it is defined.
+    Beyond the paper. Its consumer is tiled around it; what it reads stays as it is defined, but for
+    the weights of a product that is not defined in groups: a constant is laid out in groups before
+    the first call (if `lays_out`), or else they are packed in the kernel, which pays for many rows.
     """
+
+    lays_out: bool = True
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is the only one that fits, and its readers allow it."""
@@ -75,12 +87,29 @@ class TensorizeDotProduct:
         if [match.stage for match in fitting] != [stage]:
             return []
         sketches: list[PartialSketch] = []
-        for is_packed in (True, False):
+        for is_packed in self._packings(partial, fitting[0]):
             try:
                 sketches.append(_tensorize(partial, fitting[0], is_packed=is_packed))
             except ScheduleError:
                 continue  # a producer or consumer does not allow this form
+            if not fitting[0].is_grouped:
+                break
         return sketches
+
+    def _packings(self, partial: PartialSketch, match: _Match) -> Iterator[bool]:
+        """Yield whether the weights are packed in the kernel, for each way to read them.
+
+        Of those that are not defined in groups only the first that fits is used.
+        """
+        if match.is_grouped:
+            yield from (True, False)
+            return
+        if self.lays_out and any(
+            b.constant for b in partial.state.dag.inputs if b.name == match.weight
+        ):
+            yield False
+        if partial.stage(match.stage).op.axes[-2].extent >= _LEAST_ROWS:
+            yield True
 
 
 def is_tensorized(sketch: Sketch) -> bool:
@@ -95,7 +124,13 @@ class _Match:
     stage: str
     function: str
     weight: str
-    """The tensor whose elements lie in groups."""
+    """The tensor whose elements the lanes read."""
+    is_grouped: bool
+    """Whether its last axes are those of groups, in its definition."""
+    is_transposed: bool = False
+    """Whether the terms are along its last axis, though it is not in groups."""
+    definition: str = ""
+    """The definition of the stage with the factors of the instruction, if its own has others."""
 
 
 def _match(op: ComputeOp, target: Target) -> _Match | None:
@@ -103,16 +138,56 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
     pair = factors(op.body)
     if pair is None or len(op.axes) < 2 or not op.reduce_axes:
         return None
-    column, axis = op.axes[-1], op.reduce_axes[-1]
-    for function, terms in DOT_FUNCTIONS.items():
+    axis = op.reduce_axes[-1]
+    for function, terms in _LONGEST_FIRST:
         if misfit(op, function) or axis.extent % terms:
             continue
-        group = Var(axis.name)
-        wanted = (binary(Op.FLOORDIV, group, terms), Var(column.name), binary(Op.MOD, group, terms))
-        weights = [f.buffer.name for f in pair if isinstance(f, Load) and f.indices[-3:] == wanted]
-        if len(weights) == 1 and _has_instruction(op, function, target):
-            return _Match(op.name, function, weights[0])
+        has_instruction = _has_instruction(op, function, target)
+        for weight, data in (pair, pair[::-1]):
+            if not isinstance(weight, Load) or not isinstance(data, Load):
+                continue
+            if has_instruction and _is_grouped(op, weight, terms):
+                return _Match(op.name, function, weight.buffer.name, is_grouped=True)
+            definition = "" if has_instruction else _other_definition(op, function, target)
+            is_read_once = weight.buffer.constant and function == "dot4"  # laid out, as it is
+            pays = op.axes[-2].extent >= _LEAST_ROWS or is_read_once
+            if definition is not None and pays and _is_plain(op, weight, data):
+                if function == "dot2" and int16_factors(op) is not None:
+                    definition = "int16"
+                is_transposed = weight.indices[-1] == Var(axis.name)
+                return _Match(
+                    op.name, function, weight.buffer.name, False, is_transposed, definition
+                )
     return None
+
+
+def _other_definition(op: ComputeOp, function: str, target: Target) -> str | None:
+    """Return the definition of `op` for which there is an instruction, None if there is none."""
+    has_bytes = bool(dot_products(target, DOT_FUNCTIONS["dot4"], "uint8", "int8"))
+    fits = function == "dot4" and has_bytes and shifted_factors(op) is not None
+    can = backend_of(target).capabilities(target).dot_products
+    return "shifted" if fits and can else None
+
+
+def _is_grouped(op: ComputeOp, weight: Load, terms: int) -> bool:
+    """Return whether the factors of a group adjoin: `weight[..., k // terms, j, k % terms]`."""
+    k, j = Var(op.reduce_axes[-1].name), Var(op.axes[-1].name)
+    groups = binary(Op.FLOORDIV, k, terms), j, binary(Op.MOD, k, terms)
+    return weight.indices[-3:] == groups
+
+
+def _is_plain(op: ComputeOp, weight: Load, data: Load) -> bool:
+    """Return whether it is a product `data[…, k] * weight[…, k, j]`, or `weight[…, j, k]`."""
+    k, j = Var(op.reduce_axes[-1].name), Var(op.axes[-1].name)
+    own_axes = {k.name, j.name}
+    if not data.indices:
+        return False
+    others = (*weight.indices[:-2], *data.indices[:-1])
+    fits = weight.indices[-2:] in ((k, j), (j, k))
+    fits = fits and weight.buffer.name != data.buffer.name
+    fits = fits and step_along(data.indices[-1], k.name) == 1
+    used = {name for index in others for name in free_vars(index)}
+    return fits and not own_axes & used and j.name not in free_vars(data.indices[-1])
 
 
 def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
@@ -129,6 +204,9 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
 def _tensorize(partial: PartialSketch, match: _Match, *, is_packed: bool) -> PartialSketch:
     """Return the sketch with the stage and its consumer tiled around the instruction."""
     name = match.stage
+    if match.definition:
+        partial, name = _redefine(partial, match)
+        match = replace(match, weight=_weight_name(partial.stage(name).op))
     if fusible_consumer(partial, name) is None:
         written = partial.then(CacheWrite(name, CACHE_SCOPE))
         (computing,) = written.state.beyond(partial.state)
@@ -151,7 +229,9 @@ def _tensorize(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Par
     )
     partial = partial.then(*_inner_steps(partial.stage(name).op, match.function))
     if is_packed:
-        partial = _with_panel(partial, match.weight, name, (consumer.name, loops[0]))
+        partial = _with_panel(partial, match, name, (consumer.name, loops[0]))
+    elif not match.is_grouped:
+        partial = partial.then(RewriteLayout(name, match.weight))
     for other in [s.op for s in partial.state.stages if s.name != name and s.is_untouched]:
         partial = partial.then(*_column_sum_steps(partial, other, match.function))
     space = partial.stage(name).op.axes
@@ -164,6 +244,28 @@ def _tensorize(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Par
         pending=(),  # the panel copies, or computes, the weights as they are defined
         variables=(*partial.variables, *variables),
         register_tiles=(*partial.register_tiles, tile),
+    )
+
+
+def _redefine(partial: PartialSketch, match: _Match) -> tuple[PartialSketch, str]:
+    """Return the sketch with the definition of `match`, and the stage that sums the products."""
+    consumer = fusible_consumer(partial, match.stage)
+    made = partial.then(Redefine(match.stage, match.definition))
+    if match.definition == "int16":
+        return made, match.stage
+    *_, product = made.state.beyond(partial.state)
+    if consumer is not None:
+        made = made.then(ComputeInline(match.stage))
+    return made, product.name
+
+
+def _weight_name(op: ComputeOp) -> str:
+    """Return the tensor that is read along the columns."""
+    column = op.axes[-1].name
+    return next(
+        load.buffer.name
+        for load in op.loads
+        if any(column in free_vars(index) for index in load.indices)
     )
 
 
@@ -216,13 +318,26 @@ def _column_sum_steps(partial: PartialSketch, op: ComputeOp, function: str) -> I
 
 
 def _with_panel(
-    partial: PartialSketch, weight: str, reader: str, loop: tuple[str, str]
+    partial: PartialSketch, match: _Match, reader: str, loop: tuple[str, str]
 ) -> PartialSketch:
-    """Copy the columns of a tile's weights where they lie together, or compute them there."""
+    """Copy the columns of a tile's weights where they lie together, or compute them there.
+
+    They are held in groups, whose terms adjoin.
+    """
+    weight = match.weight
     panel = partial.state.find(weight)
     if panel is None or not panel.is_untouched or len(partial.state.readers(weight)) != 1:
         read = partial.then(CacheRead(weight, CACHE_SCOPE, (reader,)))
         (panel,) = read.state.beyond(partial.state)
         partial = read
-    last = tuple(axis.name for axis in panel.op.axes[-2:])
-    return partial.then(ComputeAt(panel.name, *loop), Fuse(panel.name, last))
+    partial = partial.then(ComputeAt(panel.name, *loop))
+    *others, first, second = (axis.name for axis in panel.op.axes)
+    if match.is_grouped:
+        return partial.then(Fuse(panel.name, (first, second)))
+    column, term = (first, second) if match.is_transposed else (second, first)
+    split = Split(panel.name, term, (DOT_FUNCTIONS[match.function],))
+    group, term = split.made
+    return partial.then(
+        split, Reorder(panel.name, (*others, group, column, term)), Panel(panel.name, term),
+        Fuse(panel.name, (column, term)),
+    )  # fmt: skip

@@ -35,6 +35,8 @@ def is_inlineable(partial: PartialSketch, name: str) -> bool:
     is_kept = "never_compute_inline" in dict(stage.op.hints)
     if stage.is_output or not stage.is_untouched or not readers or is_kept:
         return False
+    if any(each.op.c_call is not None for each in (stage, *readers)):
+        return False
     is_plain = not stage.op.reduce_axes and stage.op.scan is None
     is_free = "always_compute_inline" in dict(stage.op.hints) and is_plain
     is_free |= len(readers) == 1 and gathers(stage.op, readers[0].op)

@@ -27,6 +27,8 @@ ROWS = 16
 """Rows that advance together, at most."""
 USUAL_ROWS = 8
 """Rows of which as many should advance together, even if they do not divide the axis."""
+SUM_VECTORS = 8
+"""Vectors of sums that are computed together in a step: they fit the registers beside others."""
 CACHE_SHARE = 4
 """The states of a tile take this part of the first cache at most."""
 
@@ -35,7 +37,9 @@ def reorder_scan(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """Return the sketch with the loops of an untouched scan in order, divided at root."""
     op = stage.op
     if op.mixed_axes:
-        return _reorder(partial, stage.name, _steps_outside(op))
+        partial = _reorder(partial, stage.name, _steps_outside(op))
+        is_at_root = isinstance(stage.attach, Root)
+        return _divide_sums(partial, stage.name) if op.step_sums and is_at_root else partial
     beside = find_axis_beside(op)
     others = [a.name for a in op.axes if a.name != op.scan_axis]
     if beside is None:
@@ -85,6 +89,30 @@ def is_in_vectors(op: ComputeOp) -> bool:
     contiguous = vector_axis(op)
     is_across = contiguous is not None and op.axes[contiguous].name != op.scan_axis
     return is_across or any(isinstance(node, Call) for node in op.nodes())
+
+
+def _divide_sums(partial: PartialSketch, name: str) -> PartialSketch:
+    """Return the sketch of a scan whose steps have sums: rows of one thread share what is read.
+
+        for b: for t: for u: …    ->    for b0: for t: for b1: for u0: vectorize u1: …
+
+    The sums of the innermost loop are in registers.
+    """
+    stage = partial.stage(name)
+    op, loops = stage.op, [loop.name for loop in stage.iterators]
+    length, last = SUM_VECTORS * partial.lanes(op), stage.iterators[-1]
+    rows = [a for a in op.axes if a.name not in {op.scan_axis, *op.mixed_axes}]
+    if rows and (share := -(-rows[-1].extent // partial.target.cores)) > 1:
+        partial = partial.then(Split(name, rows[-1].name, (share,)))
+        divided = partial.stage(name)
+        outer, inner = divided.loop(rows[-1].name, 0), divided.loop(rows[-1].name, 1)
+        place = loops.index(op.scan_axis)
+        order = (*loops[: place - 1], outer, op.scan_axis, inner, *loops[place + 1 :])
+        partial = _reorder(partial, name, order)
+    is_long = isinstance(last.extent, int) and last.extent > length
+    if not is_long or last.axis != op.axes[-1].name:
+        return partial
+    return partial.then(Split(name, last.name, (length,)))
 
 
 def _variable(partial: PartialSketch, stage: Stage, axis: Axis) -> TileVariable:

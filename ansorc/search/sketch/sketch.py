@@ -150,7 +150,10 @@ class Sketch:
 
     def replay(self, tiles: Tiles) -> Schedule:
         """Return the State after `steps` with the lengths that `tiles` has for the holes."""
-        state = replay(self.dag, self.steps, tiles)
+        return self.without_others(replay(self.dag, self.steps, tiles))
+
+    def without_others(self, state: Schedule) -> Schedule:
+        """Return the State after `steps` without the stages that are not of this part."""
         if not self.stages:
             return state
         return replace(state, stages=tuple(s for s in state.stages if s.name in self.stages))

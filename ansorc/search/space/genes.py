@@ -6,7 +6,8 @@ the tile tables of the sketch's variables, the others are positions in the value
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ansorc.search.options import DEFAULTS, SearchOptions
 from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space.protocol import Genes
 from ansorc.search.space.registry import search_space
-from ansorc.search.space.skeleton import skeleton_of
+from ansorc.search.space.skeleton import Skeleton, skeleton_of
 from ansorc.search.tiles import TileTable
 
 PROBES = 256
@@ -68,10 +69,37 @@ def population_state(sketch: Sketch, genes: Genes) -> Schedule:
     after that only the extents are computed.
     """
     _keep_freed_memory()
-    lengths = tiles(sketch, genes)
-    skeleton = skeleton_of(sketch, _probe)
-    state = None if skeleton is None else skeleton.fill(lengths)
+    lengths, skeleton = tiles(sketch, genes), skeleton_of_genes(sketch)
+    numbers = partial(numbers_of, sketch, genes)
+    state = None if skeleton is None else skeleton.fill(numbers, lengths)
     return sketch.replay(lengths) if state is None else state
+
+
+def skeleton_of_genes(sketch: Sketch) -> Skeleton | None:
+    """Return the skeleton of a sketch over the numbers that `numbers_of` gives, if it has one."""
+    return skeleton_of(sketch, _probe)
+
+
+def numbers_of(sketch: Sketch, genes: Genes, chosen: Sequence[int]) -> list[IntArray]:
+    """Return the numbers [rows] in `chosen` places of all levels, then all choices."""
+    meanings, columns = _meanings(sketch), np.ascontiguousarray(genes.T)
+    return [meanings[number][1].take(columns[meanings[number][0]]) for number in chosen]
+
+
+@memoize
+def _meanings(sketch: Sketch) -> tuple[tuple[int, IntArray], ...]:
+    """Return the gene of each level of each tile variable, then of each choice, and what its values
+    stand for."""
+    levels = [
+        (column, np.ascontiguousarray(level))
+        for column, variable in enumerate(sketch.variables)
+        for level in table_of(sketch, variable).rows.T
+    ]
+    choices = [
+        (len(sketch.variables) + position, np.array(choice.values, dtype=np.int64))
+        for position, choice in enumerate(sketch.choices)
+    ]
+    return (*levels, *choices)
 
 
 @lru_cache(maxsize=1)
@@ -81,9 +109,10 @@ def _keep_freed_memory() -> None:
     np.empty(16 << 20, dtype=np.uint8)
 
 
-def _probe(sketch: Sketch) -> dict[str, IntArray]:
+def _probe(sketch: Sketch) -> list[IntArray]:
     rng = np.random.default_rng(0)
-    return tiles(sketch, rng.integers(gene_counts(sketch), size=(PROBES, len(sketch.columns))))
+    genes = rng.integers(gene_counts(sketch), size=(PROBES, len(sketch.columns)))
+    return numbers_of(sketch, genes, range(len(_meanings(sketch))))
 
 
 def are_legal(sketch: Sketch, genes: Genes, options: SearchOptions = DEFAULTS) -> BoolArray:

@@ -9,24 +9,24 @@ to agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias, cast
 
-import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
-
 from ansorc.errors import ScheduleError
+from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Extent, IntArray, Tiles
-from ansorc.schedule.schedule import Schedule
+from ansorc.schedule.schedule import Schedule, schedule
 from ansorc.schedule.stage import FuseRelation, Loop, Ring, SplitRelation, Stage
-from ansorc.search.memo import memoize
-from ansorc.search.sketch.sketch import Sketch
+from ansorc.schedule.state import Step
+from ansorc.search.memo import memoize, share
+from ansorc.search.sketch.sketch import Choice, Sketch, TileVariable
+from ansorc.search.space.formula import Array, Formula, Program, Tape
+from ansorc.target import Target
 
-FormulaOperand: TypeAlias = "Formula | int"
-_Argument: TypeAlias = tuple[bool, int]
-"""Whether it is the value of a step of the tape, and its number there or the number itself."""
-_Operation: TypeAlias = tuple[np.ufunc, tuple[_Argument, ...]]
+Draw: TypeAlias = Callable[[Sequence[int]], Sequence[Array]]
+"""Gives those of the numbers that a tape begins with whose places it is told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,43 +34,110 @@ class Skeleton:
     """The State of a sketch whose extents are formulas."""
 
     state: Schedule
-    tape: Tape
+    replays: Replays
 
-    def fill(self, tiles: Tiles) -> Schedule | None:
-        """Return the State of a population; None where the probes were no guide to it."""
-        values = self.tape.run([column for levels in tiles.values() for column in levels.T])
+    def fill(self, draw: Draw, tiles: Tiles) -> Schedule | None:
+        """Return the State of a population with the levels `tiles`.
+
+        None where the probe was no guide to them.
+        """
+        values = self._program.run(draw(self._program.inputs))
         if values is None:
             return None
-        filling = _Filling(values)
+        filling = _Filling(dict(zip(self._formulas, values, strict=True)))
         stages = tuple(filling.stage(stage) for stage in self.state.stages)
         return replace(self.state, stages=stages, tiles=tiles)
 
+    @cached_property
+    def _formulas(self) -> dict[int, Formula]:
+        """The formulas in the state, by their numbers."""
+        extents = (extent for stage in self.state.stages for extent in _extents_of(stage))
+        return {each.number: each for each in extents if isinstance(each, Formula)}
+
+    @cached_property
+    def _program(self) -> Program:
+        return self.replays.tape.program(self._formulas.values())
+
+
+def _extents_of(stage: Stage) -> Iterator[Extent | Formula]:
+    yield from (iterator.extent for iterator in stage.iterators)
+    yield from stage.region
+    for relation in stage.relations:
+        if isinstance(relation, FuseRelation):
+            loops = (*relation.parents, relation.child)
+        else:
+            loops = (relation.parent, *relation.children)
+        yield from (loop.extent for loop in loops)
+
+
+Probe: TypeAlias = Callable[[Sketch], Sequence[Array]]
+
 
 @memoize
-def skeleton_of(sketch: Sketch, probe: Callable[[Sketch], Tiles]) -> Skeleton | None:
-    """Return the skeleton of `sketch`; `probe` gives the tiles of some of its programs.
+def skeleton_of(sketch: Sketch, probe: Probe) -> Skeleton | None:
+    """Return the skeleton of `sketch`.
 
-    None if its steps ask more of the extents than formulas can tell.
+    `probe` gives the levels of the tile variables, and the numbers of the choices, of some programs
+    of a sketch. None if its steps ask more of the extents than formulas can tell.
     """
-    probed = probe(sketch)
-    columns = [column for levels in probed.values() for column in levels.T]
-    tape = Tape(columns)
-    formulas = iter([Formula(tape, number) for number in range(len(columns))])
-    tiles = {
-        name: Levels([next(formulas) for _ in range(levels.shape[-1])])
-        for name, levels in probed.items()
-    }
+    replays = _replays(sketch.dag, sketch.target, sketch.variables, sketch.choices, probe)
     try:
-        return Skeleton(sketch.replay(cast(Tiles, tiles)), tape)
+        return Skeleton(sketch.without_others(replays.state(sketch.steps)), replays)
     except (ScheduleError, TypeError):
         return None
+
+
+@share
+def _replays(
+    dag: ComputeDAG,
+    target: Target,
+    variables: tuple[TileVariable, ...],
+    choices: tuple[Choice, ...],
+    probe: Probe,
+) -> Replays:
+    """Return the replays of all sketches with the same genes."""
+    tape = Tape(probe(Sketch(dag, target, "", (), variables, (), choices)))
+    formulas = iter(tape.inputs())
+    tiles = {v.name: Levels([next(formulas) for _ in range(v.levels)]) for v in variables}
+    return Replays(
+        tape,
+        {choice.name: cast(Extent, next(formulas)) for choice in choices},
+        _Replayed(schedule(dag, cast(Tiles, tiles))),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Replayed:
+    """A State, and those after one step more."""
+
+    state: Schedule
+    next: dict[Step, _Replayed] = field(default_factory=dict[Step, "_Replayed"])
+
+
+@dataclass(frozen=True, eq=False)
+class Replays:
+    """What sketches with the same genes have in common: a tape, and how their steps begin."""
+
+    tape: Tape
+    choices: Mapping[str, Extent]
+    """The numbers of the choices, which no state holds, as formulas."""
+    first: _Replayed
+
+    def state(self, steps: Sequence[Step]) -> Schedule:
+        """Return the State after `steps`; raise ScheduleError at the first that does not fit."""
+        here = self.first
+        for step in steps:
+            if step not in here.next:
+                here.next[step] = _Replayed(here.state.then(step))
+            here = here.next[step]
+        return here.state
 
 
 @dataclass(frozen=True, eq=False)
 class _Filling:
     """Puts the numbers of one population in the place of formulas."""
 
-    values: Sequence[IntArray]
+    values: Mapping[int, IntArray]
 
     def stage(self, stage: Stage) -> Stage:
         """Return `stage` with its extents known."""
@@ -105,71 +172,6 @@ class _Filling:
         return self.values[extent.number] if isinstance(extent, Formula) else extent
 
 
-@dataclass
-class Tape:
-    """The arithmetic of one replay, in order."""
-
-    probe: Sequence[IntArray]
-    """Levels of some random programs, [rows] each: what decides where a replay asks a question."""
-    steps: list[_Operation] = field(default_factory=list[_Operation])
-    values: list[IntArray] = field(default_factory=list[IntArray])
-    """The probe's value of each number: the levels, then the results of the steps."""
-    guards: list[tuple[_Argument, _Argument]] = field(
-        default_factory=list[tuple[_Argument, _Argument]]
-    )
-    """Numbers that were taken for equal as they are in the probe."""
-    _known: dict[_Operation, int] = field(default_factory=dict[_Operation, int])
-
-    def __post_init__(self) -> None:
-        self.values += self.probe
-
-    def record(self, function: np.ufunc, operands: Sequence[FormulaOperand]) -> Formula:
-        """Return the result of `function`, recorded if it is new."""
-        step = function, tuple(_argument(operand) for operand in operands)
-        number = self._known.get(step)
-        if number is None:
-            number = self._known[step] = len(self.values)
-            self.steps.append(step)
-            self.values.append(_apply(step, self.values))
-        return Formula(self, number)
-
-    def are_equal(self, left: FormulaOperand, right: FormulaOperand) -> bool:
-        """Return whether they are equal in the probe; note that they were taken for it."""
-        pair = _argument(left), _argument(right)
-        if pair[0] == pair[1]:
-            return True
-        is_equal = _are_equal(*pair, self.values)
-        if is_equal:
-            self.guards.append(pair)
-        return is_equal
-
-    def run(self, levels: Sequence[IntArray]) -> list[IntArray] | None:
-        """Return all numbers for other levels; None where what was taken for equal is not."""
-        values = list(levels)
-        for function, arguments in self.steps:  # thousands of them a second: no further calls
-            values.append(function(*[values[n] if is_step else n for is_step, n in arguments]))
-        is_same = all(_are_equal(left, right, values) for left, right in self.guards)
-        return values if is_same else None
-
-
-class Formula(NDArrayOperatorsMixin):
-    """One number of a tape; it goes where a replay expects the array of an extent."""
-
-    ndim = 1
-
-    def __init__(self, tape: Tape, number: int) -> None:
-        self.tape, self.number = tape, number
-
-    def __array_ufunc__(
-        self, function: np.ufunc, method: str, *operands: FormulaOperand
-    ) -> Formula | bool:
-        if method != "__call__":
-            return NotImplemented
-        if function is np.equal:
-            return self.tape.are_equal(*operands)
-        return self.tape.record(function, operands)
-
-
 class Levels:
     """The levels of a tile variable; it goes where a replay expects an array [rows, levels]."""
 
@@ -185,24 +187,3 @@ class Levels:
         for formula in self.formulas[1:]:
             product = cast(Formula, product * formula)
         return product
-
-
-def _argument(operand: FormulaOperand) -> _Argument:
-    return (True, operand.number) if isinstance(operand, Formula) else (False, int(operand))
-
-
-def _value(argument: _Argument, values: Sequence[IntArray]) -> IntArray | int:
-    """Return the number that `argument` stands for."""
-    is_step, number = argument
-    return values[number] if is_step else number
-
-
-def _are_equal(left: _Argument, right: _Argument, values: Sequence[IntArray]) -> bool:
-    return bool(np.all(np.equal(_value(left, values), _value(right, values))))
-
-
-def _apply(step: _Operation, values: Sequence[IntArray]) -> IntArray:
-    """Return the result of `step`."""
-    function, arguments = step
-    call = cast(Callable[..., IntArray], function)
-    return call(*(_value(each, values) for each in arguments))

@@ -133,7 +133,7 @@ def test_a_side_that_never_answers_is_given_up(tmp_path: Path) -> None:
     workload = {"case": "NRM-1-b1", "operator": "NRM", "shape": [2, 2], "inputs": [str(x)]}
     with pytest.raises(Gap, match="no answer within 1 s"):
         side.ask({"do": "prepare", **workload, "output": str(tmp_path / "y.npy"), **fields}, 1.0)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ansorc.search.default import default_steps
 from ansorc.target import Target
 from tests.codegen.cuda.hand_schedules import elementwise, matmul_dag, tiled_matmul, transpose
 from tests.codegen.cuda.wheels import needs_wheels
+from tests.support.nightly import sampled_pairs
 
 TARGET = Target.parse("cuda -arch=sm_80")
 SASS = """\
@@ -122,8 +123,7 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize(("name", "arch"), sampled_pairs(list(DEFAULTS), ["sm_80", "sm_90"]))
 def test_defaults_have_no_bank_conflicts(name: str, arch: str) -> None:
     target, dag = Target.parse(f"cuda -arch={arch}"), DEFAULTS[name]()
     function = prepare(lower(replay(dag, default_steps(dag, target)), "kernel"), target)

@@ -112,14 +112,14 @@ def fuzz(signature: Signature, call: DirectCall, calls: int, seed: int) -> int:
 
 
 def test_machine_code_and_python_have_one_verdict() -> None:
-    assert fuzz(*direct(MIXED), 6_000, 0) > 1_200
+    assert fuzz(*direct(MIXED), 2_000, 0) > 400
 
 
 def test_so_they_have_in_several_threads_at_once() -> None:
     signature, call = direct(MIXED)
     with ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(fuzz, signature, call, 600, seed) for seed in range(4)]
-        assert min(one.result() for one in running) > 100
+        running = [pool.submit(fuzz, signature, call, 300, seed) for seed in range(4)]
+        assert min(one.result() for one in running) > 50
 
 
 @pytest.mark.nightly
@@ -132,7 +132,7 @@ def test_a_call_refuses_in_the_words_of_the_checks() -> None:
     module = mixed()
     draw = Draw(module.signature, 5)
     refused = 0
-    for _ in range(2_000):
+    for _ in range(1_000):
         values = draw.values()
         if len(values) == 4:
             continue  # the inputs alone
@@ -148,7 +148,7 @@ def test_a_call_refuses_in_the_words_of_the_checks() -> None:
             wanted = expected(values, module.signature)
             assert module(*values, threads=1) is None
             check_outputs(module.signature, values, wanted)
-    assert refused > 500
+    assert refused > 250
 
 
 @pytest.mark.parametrize("threads", [2, np.int64(2), np.uint8(0), True])

@@ -17,6 +17,7 @@ from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import BuildError
 from ansorc.ir.dtype import BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, UINT32
 from ansorc.target import Target
+from tests.support.nightly import examples
 
 TARGET = Target.parse("x86_64-linux-gnu -mcpu=znver3")
 
@@ -72,6 +73,7 @@ def test_what_c_has_is_no_name_of_a_kernel(name: str) -> None:
         require_c_name(name)
 
 
+@examples(30, nightly=300)
 @given(st.lists(st.text(max_size=4), max_size=6))
 def test_names_are_unique_identifiers(names: list[str]) -> None:
     found = c_names(names)

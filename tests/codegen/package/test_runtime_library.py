@@ -24,7 +24,7 @@ FIRST_STEPS = PACKAGE.parent / "release/first_steps.py"
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with the runtime compiled in, as a wheel has it."""
     root = tmp_path_factory.mktemp("wheel")
-    leave_out = shutil.ignore_patterns("__pycache__", "runtime_prebuilt")
+    leave_out = shutil.ignore_patterns("runtime_prebuilt")
     shutil.copytree(PACKAGE, root / "ansorc", ignore=leave_out)
     here = detect()
     precompile(root / "ansorc", here, find_toolchain(here))

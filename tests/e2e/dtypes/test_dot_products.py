@@ -24,6 +24,7 @@ from ansorc.target.dot_products import DOT_PRODUCTS, dot_products, missing_featu
 from bench.dot_limits import DotProbe
 from tests.support.assumed import executable
 from tests.support.narrow_kernels import SPR, ZEN3, Array, assembly_of, mnemonics, values
+from tests.support.nightly import sampled_pairs
 
 AVX2 = f"{ZEN3} -mattr=+avxvnni"
 KINDS = {
@@ -129,9 +130,11 @@ def machine(kind: str, target: str, columns: int) -> tuple[Function, Any]:
 MACHINES = [(kind, text) for kind in KINDS for text in (SPR, AVX2, ZEN3) if has(kind, text)]
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 4, 7, 8, 16, 31, 64])
-@pytest.mark.parametrize(("kind", "target"), MACHINES)
-def test_machine_code_means_the_same(kind: str, target: str, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("machine_code", "columns"), sampled_pairs(MACHINES, [1, 2, 3, 4, 7, 8, 16, 31, 64])
+)
+def test_machine_code_means_the_same(machine_code: tuple[str, str], columns: int) -> None:
+    kind, target = machine_code
     function, module = machine(kind, target, columns)
     for seed in range(3):
         arrays = arrays_of(function, seed)

@@ -60,6 +60,13 @@ DEFINITIONS: dict[str, Call] = {
         lambda value: ac.compute_tuple((4, 4), lambda i, j: (value, 1.0), "y"), [1.0], {}
     ),
     "a hint": (lambda value: computed_with({"flop": value}), [3], {}),
+    "extern": (
+        lambda shape, inputs, name, source, reference: ac.extern(
+            shape, inputs, name, source=source, reference=reference
+        ),
+        [(4, 4), [A], "f", "void f(const float *x, float *y) {}", np.sqrt], {},
+    ),
+    "complex": (ac.complex, [e, 0.0], {}),
     "reduce_axis": (ac.reduce_axis, [4, "k"], {}),
     "ends of an axis": (lambda low, high: ac.reduce_axis((low, high)), [0, 4], {}),
     "reducer": (reduced, [first_of, (0,), "n", A[0, k], k], {}),
@@ -96,7 +103,8 @@ DEFINITIONS: dict[str, Call] = {
     "register_onnx_op": (ac.register_onnx_op, ["hostile::B", lambda x: x], {}),
 }  # fmt: skip
 for _name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "erf", "sigmoid", "sqrt",
-              "rsqrt", "sin", "cos", "abs", "floor", "ceil", "round"):  # fmt: skip
+              "rsqrt", "sin", "cos", "abs", "floor", "ceil", "round", "real", "imag",
+              "conj"):  # fmt: skip
     DEFINITIONS[_name] = getattr(ac, _name), [e], {}
 for _name in ("equal", "not_equal", "maximum", "minimum", "power", "fmod"):
     DEFINITIONS[_name] = getattr(ac, _name), [e, e], {}

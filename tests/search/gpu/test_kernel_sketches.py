@@ -15,6 +15,7 @@ from ansorc.search.gpu.sampling import sample_on_gpu
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space import population_state
 from ansorc.target import Target
+from tests.support.nightly import also_nightly, amount
 
 TARGET = Target.parse("cuda -arch=sm_90")
 
@@ -59,11 +60,12 @@ def loops_of(sketch: Sketch, names: tuple[str, ...]) -> list[object]:
     ]  # fmt: skip
 
 
+@also_nightly
 @pytest.mark.parametrize("name", DAGS)
 def test_a_kernel_has_its_loops_and_its_time(name: str) -> None:
     sketches = sketches_on_gpu(DAGS[name]().plain, TARGET)
     rng = np.random.default_rng(3)
-    for sketch in sketches[:: max(1, len(sketches) // 12)]:
+    for sketch in sketches[:: max(1, len(sketches) // amount(4, 12))]:
         genes = sample_on_gpu(sketch, 8, rng)
         times = kernel_seconds(sketch, genes)
         kernels = kernel_sketches(sketch)

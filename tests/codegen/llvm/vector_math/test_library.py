@@ -19,6 +19,7 @@ from ansorc.ir.stmt import Function, Store
 from ansorc.target import Target
 from tests.codegen.llvm.llvm_harness import buffer, lanes, seq
 from tests.codegen.llvm.vector_math.math_kernels import REMAINDERS, WRITTEN
+from tests.support.nightly import sampled_pairs
 
 WITHOUT_FMA = "x86_64-linux-gnu -mcpu=x86-64-v2"
 MACHINES = (
@@ -45,8 +46,7 @@ def on_vectors(name: str, kind: DType, target: Target, copies: int = 1) -> Funct
     return Function("f", (*operands, out), seq(*stores))
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize(("name", "machine"), sampled_pairs(list(WRITTEN), MACHINES))
 def test_only_large_operands_call_the_c_library(name: str, machine: str) -> None:
     target = Target.parse(machine)
     for kind in (dtype("float32"), dtype("float64")):
