@@ -12,6 +12,7 @@ what is computed inside.
 * `thread_tiles`: the lengths that may be chosen
 * `kernels`: what each kernel takes of the machine
 * `statements`, `description`: what threads do and which memory they touch, for the model
+* `warp_requests`: what the requests of a warp take, counted once for each kind
 * `features`: what the learned model is told
 * `default`: the untuned program
 * `transposition`: tiles that are turned round in shared memory

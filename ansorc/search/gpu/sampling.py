@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -16,8 +17,10 @@ from ansorc.search.gpu.limits import (
     kernel_limits,
 )
 from ansorc.search.gpu.tiling import SPACE_LEVELS, THREAD, VTHREAD
+from ansorc.search.memo import memoize
 from ansorc.search.sketch.sketch import Sketch
 from ansorc.search.space.genes import Genes, gene_counts, table_of
+from ansorc.search.tiles import TileTable
 from ansorc.target.gpu import WARP_THREADS
 from ansorc.target.gpu_occupancy import MAX_THREADS
 
@@ -115,18 +118,23 @@ def _fitting_tiles(
 def _tiles_fit(sketch: Sketch, places: Sequence[int], genes: Genes) -> BoolArray:
     """Return whether the tiles [rows, places] of a stage may be of one block, by their lengths."""
     variables = [sketch.variables[place] for place in places]
-    tables = [table_of(sketch, variable).rows for variable in variables]
+    lengths = [_tile_lengths(table_of(sketch, variable)) for variable in variables]
     columns: list[IntArray] = list(np.ascontiguousarray(genes.T))
-
-    def multiply(of: Callable[[IntArray], IntArray]) -> IntArray:
-        """Return the product of a number of each row of a table, over the tables."""
-        parts = [of(table)[column] for table, column in zip(tables, columns, strict=True)]
-        return np.prod(parts, axis=0)
-
+    threads = reduce(np.multiply, [t.take(c) for (t, _), c in zip(lengths, columns, strict=True)])
     covered = prod(variable.extent for variable in variables)
-    threads = multiply(lambda rows: rows[:, THREAD])
-    virtual = multiply(lambda rows: rows[:, VTHREAD])
-    good = (threads <= MAX_THREADS) & (virtual <= MAX_VTHREADS)
-    good &= virtual * multiply(lambda rows: rows[:, THREAD + 1 :].prod(axis=1)) <= MAX_TILE
-    good &= (threads >= WARP_THREADS) | (covered < 2 * WARP_THREADS)
-    return np.asarray(good)
+    good = threads <= MAX_THREADS
+    if covered >= 2 * WARP_THREADS:
+        good &= threads >= WARP_THREADS
+    left = np.flatnonzero(good)  # the rest is looked up for these alone
+    parts = [t[:, c[left]] for (_, t), c in zip(lengths, columns, strict=True)]
+    virtual, results = reduce(np.multiply, parts)
+    good[left] = (virtual <= MAX_VTHREADS) & (virtual * results <= MAX_TILE)
+    return good
+
+
+@memoize
+def _tile_lengths(table: TileTable) -> tuple[IntArray, IntArray]:
+    """Return for each row the threads along an axis; and [2, rows] virtual threads, and results."""
+    rows = table.rows
+    others = np.stack([rows[:, VTHREAD], rows[:, THREAD + 1 :].prod(axis=1)])
+    return np.ascontiguousarray(rows[:, THREAD]), others

@@ -380,7 +380,7 @@ class ThreadAccess:
         """Return [rows]: what `count` says of the addresses of a warp and the bytes of a thread."""
         threads = self.statement.product(LoopRole.THREAD)
         digits = [number for digit in self.lanes for number in digit]
-        kinds = apply(kinds_of_warps, self.width, threads, *digits)
+        kinds = kinds_of_warps(self.width, threads, *digits)
         counter = request_counter(self.statement.nests.state.dag, count, self.buffer.dtype.bytes)
         return apply(counter, kinds, self.width, threads, *digits)
 

@@ -28,8 +28,8 @@ def kinds_of_warps(width: IntArray, threads: Floats, *digits: Floats) -> NDArray
     `width` and `digits` are as in `RequestCounter`.
     """
     lanes = np.minimum(threads, WARP_THREADS).astype(np.int64)
-    kinds = _mix(np.atleast_1d(width) * (WARP_THREADS + 1) + lanes)
-    inner = np.ones(())
+    kinds = _mix(np.zeros(1, np.int64) + (width * (WARP_THREADS + 1) + lanes))
+    inner = np.ones(1)
     for extent, step in reversed(list(zip(digits[::2], digits[1::2], strict=True))):
         covered = inner * extent
         reached = np.where(covered >= WARP_THREADS, 0, extent).astype(np.int64)

@@ -12,7 +12,9 @@ tile lengths, whole populations of States, or the steps of one program.
 * `nodes`: which genes, steps and statements belong to which node of the computation
 * `features`: the numbers that cost models are asked about
 * `user_rules`: registering rules of users
+* `formula`: arithmetic on populations, recorded once and repeated for others
 * `skeleton`: the States of a population without replaying its steps
+* `recorded`: what an analysis of the State says of populations, recorded once for a sketch
 
 How rows are drawn and changed is in `ansorc.search.evolution`.
 """

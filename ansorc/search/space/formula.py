@@ -250,6 +250,7 @@ class Formula:
     __pow__ = _recorded(_raise)
     __and__, __rand__ = _recorded(np.bitwise_and), _reflected(np.bitwise_and)
     __or__, __ror__ = _recorded(np.bitwise_or), _reflected(np.bitwise_or)
+    __rshift__ = _recorded(np.right_shift)
     __xor__, __rxor__ = _recorded(np.bitwise_xor), _reflected(np.bitwise_xor)
     __lt__, __le__ = _recorded(np.less), _recorded(np.less_equal)
     __gt__, __ge__ = _recorded(np.greater), _recorded(np.greater_equal)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -38,26 +39,49 @@ class Population:
 Analysis: TypeAlias = Callable[[Population], Sequence[Array]]
 
 
+MANY_ROWS = 256
+"""Programs for which recording an analysis pays the first time it is asked for. For fewer it does
+when they are asked for again."""
+
+
 def analyse(analysis: Analysis, sketch: Sketch, genes: Genes) -> list[Array]:
     """Return the results of `analysis` for the programs `genes` [rows, columns]: arrays [rows]."""
-    program, rows = _record(sketch, analysis), len(genes)
+    record, rows = _record_of(sketch, analysis), len(genes)
     results: Sequence[Array] | None = None
-    if program is not None:
-        results = program.run(numbers_of(sketch, genes, program.inputs))
+    if rows >= MANY_ROWS or record.is_used:
+        program = record.program
+        if program is not None:
+            results = program.run(numbers_of(sketch, genes, program.inputs))
+    record.is_used = True
     if results is None:
         state, choices = population_state(sketch, genes), choice_values(sketch, genes)
         results = analysis(Population(sketch, state, choices, rows))
     return [np.broadcast_to(each, (rows,)) for each in results]
 
 
+@dataclass(eq=False)
+class _Record:
+    """An analysis of the programs of a sketch."""
+
+    sketch: Sketch
+    analysis: Analysis
+    is_used: bool = False
+    """Whether it was asked for."""
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The recorded analysis; None if it asks for more than formulas can tell."""
+        skeleton = skeleton_of_genes(self.sketch)
+        if skeleton is None:
+            return None
+        replays = skeleton.replays
+        try:
+            results = self.analysis(Population(self.sketch, skeleton.state, replays.choices, 1))
+        except TypeError:
+            return None
+        return replays.tape.program(results)
+
+
 @memoize
-def _record(sketch: Sketch, analysis: Analysis) -> Program | None:
-    """Return the recorded `analysis`; None if it asks for more than formulas can tell."""
-    skeleton = skeleton_of_genes(sketch)
-    if skeleton is None:
-        return None
-    try:
-        results = analysis(Population(sketch, skeleton.state, skeleton.replays.choices, 1))
-    except TypeError:
-        return None
-    return skeleton.replays.tape.program(results)
+def _record_of(sketch: Sketch, analysis: Analysis) -> _Record:
+    return _Record(sketch, analysis)

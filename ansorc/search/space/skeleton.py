@@ -62,6 +62,8 @@ class Skeleton:
 def _extents_of(stage: Stage) -> Iterator[Extent | Formula]:
     yield from (iterator.extent for iterator in stage.iterators)
     yield from stage.region
+    if stage.ring is not None:
+        yield from (stage.ring.length, stage.ring.warm_up)
     for relation in stage.relations:
         if isinstance(relation, FuseRelation):
             loops = (*relation.parents, relation.child)

@@ -56,6 +56,11 @@ DAGS = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def record_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "MANY_ROWS", 1)
+
+
 def directly(analysis: Analysis, sketch: Sketch, genes: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the results of an analysis of the replayed State, without any formula."""
     state = sketch.without_others(replay(sketch.dag, sketch.steps, tiles(sketch, genes)))
@@ -150,3 +155,20 @@ def test_sketches_with_the_same_genes_share_how_they_begin() -> None:
     for sketch in sketches:
         seconds_of(sketch, sample_on_gpu(sketch, 4, np.random.default_rng(0), 6))
     assert len(tapes[0].steps) > lengths
+
+
+def test_few_programs_are_recorded_when_they_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorded, "MANY_ROWS", 5)
+    sketch, *_ = sketches_on_gpu(product(), GPU)
+    genes = np.zeros((4, len(sketch.columns)), dtype=np.int64)
+    rows: list[int] = []
+
+    def noting(programs: Population) -> list[np.ndarray]:
+        rows.append(programs.rows)
+        return extents_of(programs)
+
+    for _ in range(3):
+        analyse(noting, sketch, genes)
+    assert rows == [4, 1]  # the second time as formulas, the third not at all
