@@ -274,7 +274,7 @@ class _Compiler:
 
     def _call_c(self, stmt: CallC) -> None:
         """Write a call of the reference on whole arrays."""
-        name = stmt.function.symbol.replace("@", "_c_")
+        name = stmt.symbol.replace("@", "_c_")
         run = self.exprs.constant(name, partial(run_c_call, stmt))
         names = [self.exprs.buffers[buffer.name] for buffer in (*stmt.inputs, stmt.output)]
         self._line(f"{run}({', '.join(names)})")

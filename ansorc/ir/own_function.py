@@ -37,8 +37,10 @@ class OwnFunction:
     reference: str = ""
     """Where a function of arrays is, `module:function` or `file.py:function`. It gets the operands,
     floats as float64, and returns the results."""
-    c: str = ""
-    """The text of a C function of whole arrays; the function then computes a stage."""
+    c: str = field(default="", repr=False)
+    """The text of a C function of whole arrays; the function then computes a stage.
+
+    It has a part in the symbol, so keys of programs need not show it."""
     gradient: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     """From the operands to the derivative by each, as expressions; it is not kept in texts."""
     loaded: Callable[..., Any] | None = field(default=None, compare=False, repr=False)

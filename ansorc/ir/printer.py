@@ -166,8 +166,8 @@ def _short(stmt: Barrier | Prefetch | Await | Check | CallC) -> str:
     match stmt:
         case Check():
             return f"check {_fault(stmt)}"
-        case CallC(function, inputs, output):
-            return f"call {output.name} = {function.symbol}({', '.join(b.name for b in inputs)})"
+        case CallC(symbol, _, inputs, output):
+            return f"call {output.name} = {symbol}({', '.join(b.name for b in inputs)})"
         case Barrier(scope):
             return f"barrier {scope.value}"
         case Prefetch(buffer, indices):

@@ -163,6 +163,8 @@ class Check(Node):
 class CallC(Node):
     """Call a C function of the user's, which reads whole `inputs` and fills the whole `output`."""
 
+    symbol: str
+    """The function's, in which its text has a part."""
     function: OwnFunction
     inputs: tuple[Buffer, ...]
     output: Buffer

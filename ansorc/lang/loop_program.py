@@ -122,7 +122,7 @@ def _nest(op: ComputeOp) -> Stmt:
     """Return the loops that compute all elements of `op`."""
     indices = tuple(Var(axis.name) for axis in op.axes)
     if op.c_call is not None:
-        return CallC(op.c_call.function, c_inputs(op), op.buffer)
+        return CallC(op.c_call.name, op.c_call.function, c_inputs(op), op.buffer)
     if op.scan is not None:
         return _scan(op, op.scan)
     if op.overwrites:

@@ -19,4 +19,5 @@ def call_of_c_function(op: ComputeOp, placed: Mapping[str, Placed]) -> CallC:
         made = () if known is None else known.buffers
         return next((each for each in made if each.name == buffer.name), buffer)
 
-    return CallC(op.c_call.function, tuple(map(array, c_inputs(op))), array(op.buffer))
+    inputs = tuple(map(array, c_inputs(op)))
+    return CallC(op.c_call.name, op.c_call.function, inputs, array(op.buffer))

@@ -12,7 +12,7 @@ import click
 
 from ansorc.compare.figures import geometric_mean, median_ratio
 from ansorc.compare.side import Gap, Side
-from ansorc.target import detect
+from ansorc.target import cpu_model, detect
 from ansorc.target.units import seconds_text
 from bench.peers.checked_sides import make_side, refuse_wrong, time_in_turns
 from bench.pipelines.applications import APPLICATIONS
@@ -49,8 +49,9 @@ class PipelineResult:
 @click.command()
 @click.option("--cases", default="all", show_default=True, help="Applications, comma-separated.")
 @click.option("--peers", default="adams2019,mullapudi2016,numba", show_default=True)
-@click.option("--trials", default=0, show_default=True, type=click.IntRange(min=0),
-              help="Programs of each that are measured; 0: the untuned default.")  # fmt: skip
+@click.option("--trials", default=0, show_default=True, type=click.IntRange(0, 256),
+              help="Programs of each that are measured, those of earlier runs with the same "
+              "--directory included; 0: the untuned default.")  # fmt: skip
 @click.option("--threads", default=0, type=click.IntRange(min=0), help="0: all cores.")
 @click.option("--turns", default=9, show_default=True, type=click.IntRange(min=1))
 @click.option("--directory", default="out/pipelines", show_default=True,
@@ -85,7 +86,7 @@ def pipelines(
     finally:
         for side in sides.values():
             side.end()
-    _print_means(results)
+    click.echo("\n".join(["", *table(results, f"{cpu_model()}, {number} threads")]))
 
 
 def _timed(
@@ -118,10 +119,24 @@ def _line(result: PipelineResult) -> str:
     return f"{result.name}: {', '.join(words)}; {best:.2f} × the best peer"
 
 
-def _print_means(results: Sequence[PipelineResult]) -> None:
-    best = [min(ratios.values()) for each in results if (ratios := each.ratios())]
-    if best:
-        click.echo(
-            f"{len(best)} applications: {geometric_mean(best):.2f} times as fast as the best peer, "
-            f"least {min(best):.2f}"
+def table(results: Sequence[PipelineResult], machine: str) -> list[str]:
+    """Return lines of Markdown: times, ratios to the best peer, their geometric mean and least."""
+    lines = [f"| {machine} | ansorc | made in | best peer | ratio |", "|---|---|---|---|---|"]
+    best = dict[str, float]()
+    for result in results:
+        ratios = result.ratios()
+        if not ratios:
+            gaps = "; ".join(f"{side}: {gap}" for side, gap in result.gaps.items())
+            lines.append(f"| {result.name} | | | {gaps} | |")
+            continue
+        peer, best[result.name] = min(ratios.items(), key=lambda pair: pair[1])
+        own, other = (
+            seconds_text(statistics.median(result.seconds[side])) for side in (_OWN, peer)
         )
+        cells = (result.name, own, f"{result.spent[_OWN]:.1f} s", f"{peer} {other}")
+        lines.append(f"| {' | '.join(cells)} | {best[result.name]:.2f} |")
+    if best:
+        least = min(best, key=best.__getitem__)
+        mean = geometric_mean(best.values())
+        lines += ["", f"geometric mean {mean:.2f}, least {best[least]:.2f} ({least})"]
+    return lines

@@ -200,6 +200,27 @@ def test_torch() -> None:
     torch.testing.assert_close(result, data * data)
 
 
+class _Foreign:
+    """An array of another library: what PyTorch shows of a complex tensor."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries() -> None:
+    x = ac.placeholder((4, 8), "x", "complex64")
+    module = ac.build(ac.ComputeDAG([x, ac.ops.multiply(x, x)]))
+    data, result = _draw(4, 8), np.empty((4, 8), np.complex64)
+    module(_Foreign(data), _Foreign(result))
+    np.testing.assert_allclose(result, data * data, rtol=1e-5, atol=1e-5)
+
+
 def test_calls() -> None:
     x = ac.placeholder((4, 8), "x", "complex64")
     module = ac.build(ac.ComputeDAG([x, ac.ops.multiply(x, x)]))

@@ -28,7 +28,7 @@ _OPTIONS = settings(
 )
 
 
-@_OPTIONS
+@examples(50, nightly=80, options=_OPTIONS)
 @given(schedules(dags()))
 def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)

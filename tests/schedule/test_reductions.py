@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ansorc.ir.stmt import For, LoopKind
 from ansorc.schedule import Schedule, lower, schedule
 from ansorc.target import Target
 from tests.support.assumed import executable
-from tests.support.nightly import examples
+from tests.support.nightly import examples, sampled_pairs
 
 SIZES = (1, 2, 7, 15, 16, 17, 1000, 1001)
 ROWS = 3
@@ -61,11 +62,12 @@ def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.full(shape, np.nan if dtype.startswith("float") else 77, dtype)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=["znver3", "znver4", "native"])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("combiner", COMBINERS)
-def test_rows_of_every_size(combiner: str, dtype: str, target: Target) -> None:
+@pytest.mark.parametrize(
+    ("reduction", "target"), sampled_pairs([*product(COMBINERS, DTYPES)], TARGETS)
+)
+def test_rows_of_every_size(reduction: tuple[str, str], target: Target) -> None:
     """One kernel with a row reduction of each size."""
+    combiner, dtype = reduction
     reduce, result = COMBINERS[combiner][0], DTYPES[dtype]
     inputs = [ac.placeholder((ROWS, size), f"A{size}", dtype) for size in SIZES]
     outputs = [_rows(data, reduce, result) for data in inputs]

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +31,7 @@ from ansorc.search.options import ABLATIONS, SearchOptions
 from ansorc.search.programs import default_program
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
+from ansorc.search.time_budget import TimeBudget
 from ansorc.search.tune import tune_task, tune_tasks
 from ansorc.search.tune_result import Trial
 from tests.search.small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, layer, options, product
@@ -258,7 +259,7 @@ def test_a_run_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.Monk
         nonlocal passed_s
         passed_s = 3600.0 if trial.done == 3 else 0.0
 
-    monkeypatch.setattr(tuning_run, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(tuning_run, "TimeBudget", partial(TimeBudget, clock=clock))
     result = tune_task(product(), replace(options(tmp_path, 10_000), time_budget=3600.0), wait)
     assert result.measured_now == 3
     assert result.elapsed_s >= 3600.0

@@ -87,7 +87,7 @@ class StmtWriter:
                 write_check(self.writer, self.exprs, stmt, self.leaving)
             case Await():
                 pass  # every store is done when it is there
-            case CallC(function, inputs, output):
+            case CallC(_, function, inputs, output):
                 write_c_call(self.writer, function, self.exprs.memory.bases, (*inputs, output))
             case Barrier(scope):
                 raise BuildError(f"a barrier for {scope.value} memory exists on GPUs only")

@@ -16,14 +16,15 @@ stage are computed in its tiles, which divides the pipeline into groups (Halide,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.cut_off import linear_form
-from ansorc.ir.expr import Const, Indices, Load, Var
+from ansorc.ir.expr import Call, Const, Indices, Load, Var
 from ansorc.ir.node import Node, children, walk
+from ansorc.ir.substitute import free_vars
 from ansorc.lang.access import reads_of
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.bounds import region
@@ -70,15 +71,18 @@ def _find_windows(reader: ComputeOp, source: ComputeOp) -> dict[int, set[str]]:
 def count_repeated_work(reader: ComputeOp, source: ComputeOp) -> int:
     """Return how many operations and loads of `source` each element of `reader` would repeat.
 
-    A table that is read at places which are data repeats its elements as often as it is read. Terms
-    that go to places are neither vectors nor parallel, so what they hold counts as repeated, too.
+    A table that is read at places which are data repeats its elements as often as it is read, and
+    one that is read along a sum alone is no invariant of its loops: its functions count. Terms that
+    go to places are neither vectors nor parallel, so what they hold counts as repeated, too.
     """
     reads, work = reads_of(reader, source), _work(source)
     if reader.places:
         return work
-    if any(_is_data(access) for access in reads) and _space(reader) > _space(source):
-        arithmetic = work - sum(1 for _ in source.loads)
-        return arithmetic * _space(reader) // _space(source)
+    if (times := _space(reader) // _space(source)) > 1:
+        if any(_is_data(access) for access in reads):
+            return (work - sum(1 for _ in source.loads)) * times
+        if _is_along_sum(reader, reads):
+            return sum(isinstance(node, Call) for node in source.nodes()) * times
     again = len(reads) - 1
     is_plain = not reader.reduce_axes and reader.scan is None
     return again * work if is_plain and again > 0 else 0
@@ -87,6 +91,13 @@ def count_repeated_work(reader: ComputeOp, source: ComputeOp) -> int:
 def _is_data(indices: Indices) -> bool:
     """Return whether a place is read from memory."""
     return any(isinstance(node, Load) for index in indices for node in walk(index))
+
+
+def _is_along_sum(reader: ComputeOp, reads: Iterable[Indices]) -> bool:
+    """Return whether all places that are read depend on reduce axes, and on nothing else."""
+    reduced = {axis.name for axis in reader.reduce_axes}
+    used = [{name for index in access for name in free_vars(index)} for access in reads]
+    return bool(used) and all(names and names <= reduced for names in used)
 
 
 def _space(op: ComputeOp) -> int:

@@ -22,6 +22,7 @@ from ansorc.lang.definitions import OF_CONVOLUTIONS
 from ansorc.lang.definitions.filters import F2, F4, TAPS, Filter
 from ansorc.schedule import Schedule, packings, schedule, steps_from_json, steps_to_json
 from tests.schedule.meaning import keeps_the_meaning
+from tests.support.nightly import examples
 from tests.support.schedule_strategies import schedules
 
 """Weights are packed for a single call."""
@@ -107,7 +108,7 @@ def redefinitions(most: int) -> st.SearchStrategy[Schedule]:
     return st.one_of(*(schedules(dags, most=most, start=start) for start in starts))
 
 
-@_OPTIONS
+@examples(6, nightly=60, options=_OPTIONS)
 @given(redefinitions(8))
 def test_any_schedule_of_it_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)

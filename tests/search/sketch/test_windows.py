@@ -142,6 +142,22 @@ def test_a_table_is_computed_once_where_it_is_read_at_places_that_are_data() -> 
     assert derived.state.stage("T").is_inlined
 
 
+def tripled(value: Scalar) -> Scalar:
+    return value * 3.0
+
+
+def test_functions_of_a_table_along_a_sum_are_computed_once() -> None:
+    data, matrix = ac.placeholder(32, "D"), ac.placeholder((32, 4096), "M")
+    k = ac.reduce_axis(32, "k")
+    for function, is_inlined in ((ac.sqrt, False), (tripled, True)):
+        table = ac.compute(32, lambda s, f=function: f(data[s]), name="T")
+        total = ac.compute(
+            4096, lambda i, t=table: ac.sum(t[k] * matrix[k, i], axis=k), name="R"
+        )  # fmt: skip
+        (derived, *_) = generate(ComputeDAG([data, matrix, total]), ZEN3, RULES)
+        assert derived.state.stage("T").is_inlined == is_inlined
+
+
 def test_long_terms_of_a_histogram_are_computed_before_it() -> None:
     image = ac.placeholder((4, 4096), "I", "uint8")
     bright = ac.compute(4096, lambda i: reduce(add, [image[c, i] // 4 for c in range(4)]), name="B")
