@@ -233,8 +233,8 @@ def written_buffer(stmt: Node) -> Buffer | None:
 
 def written_buffers(root: Stmt) -> list[Buffer]:
     """Return the buffer that each statement from `root` on writes to."""
-    found = map(written_buffer, statements(root))
-    return [buffer for buffer in found if buffer is not None]
+    buffers = map(written_buffer, statements(root))
+    return [buffer for buffer in buffers if buffer is not None]
 
 
 @node

@@ -65,7 +65,7 @@ class Complex(Scalar, is_complex_kind=True):
         """Return the conjugate, whose imaginary part has the opposite sign."""
         return Complex(self.real, -self.imag)
 
-    def held(self, hold: Callable[[Scalar], Scalar]) -> Complex:
+    def hold_parts(self, hold: Callable[[Scalar], Scalar]) -> Complex:
         """Return the value with `hold` applied to its parts."""
         return Complex(hold(self.real), hold(self.imag))
 
@@ -141,10 +141,10 @@ class Complex(Scalar, is_complex_kind=True):
             z = cls.of(left, part)
             return Complex(binary(op, z.real, factor), binary(op, z.imag, factor))
         if op is BinaryOp.DIV:
-            return _divide(cls.of(left, part).held(let), cls.of(right, part).held(let))
+            return _divide(cls.of(left, part).hold_parts(let), cls.of(right, part).hold_parts(let))
         if not is_complex(left):
             return cls.binary(op, right, left)
-        return _multiply(cls.of(left, part).held(let), cls.of(right, part).held(let))
+        return _multiply(cls.of(left, part).hold_parts(let), cls.of(right, part).hold_parts(let))
 
     @classmethod
     def compare(cls, op: CompareOp, left: object, right: object) -> Scalar:

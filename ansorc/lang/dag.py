@@ -87,7 +87,7 @@ class ComputeDAG:
 
     @property
     def arguments(self) -> tuple[Buffer, ...]:
-        """What a kernel takes, in call order: the parameters, an input that is updated once."""
+        """The arguments of a kernel, in call order; an input that is updated is there once."""
         return tuple(buffer for buffer in self.params if buffer.name not in self.updates)
 
     def op(self, name: str) -> ComputeOp:

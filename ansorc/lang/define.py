@@ -103,7 +103,7 @@ def compute(
     return Tensor(op.buffer, op, isinstance(name, AutoName))
 
 
-def interleaved(name: str, planes: tuple[Tensor, Tensor]) -> ComplexTensor:
+def interleave(name: str, planes: tuple[Tensor, Tensor]) -> ComplexTensor:
     """Return the complex tensor with these real and imaginary parts, of one shape."""
     real, imag = planes
     flat = complex_buffer(str(name), real.shape, real.dtype)
@@ -128,14 +128,14 @@ def _complex_tensor(
         first, second = (
             Tensor(b, op, isinstance(name, AutoName), n) for n, b in enumerate(op.buffers)
         )
-        return interleaved(name, (first, second))
+        return interleave(name, (first, second))
     z = Complex.of(value)
     ops = [
         _make_op((str(each),), space, _one(each, part), part, hints)
         for each, part in zip(names, (z.real, z.imag), strict=True)
     ]
     first, second = (Tensor(op.buffer, op, isinstance(name, AutoName)) for op in ops)
-    tensor = interleaved(name, (first, second))
+    tensor = interleave(name, (first, second))
     parts = [write_lets_out(part.expr) for part in (z.real, z.imag)]
     if not all(map(_is_cheap, parts)):
         return tensor

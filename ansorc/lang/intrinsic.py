@@ -108,11 +108,11 @@ def place_of(name: str, reference: Reference) -> str:
         )
     module = getattr(reference, "__module__", None) or "numpy"
     own_name = getattr(reference, "__qualname__", None) or getattr(reference, "__name__", "")
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     if module not in ("__main__", "ansorc_workload", "ansorc_reference"):
         for part in own_name.split("."):
-            found = getattr(found, part, None)
-        if found is reference:
+            value = getattr(value, part, None)
+        if value is reference:
             return f"{module}:{own_name}"
     elif "." not in own_name and "<" not in own_name:
         return f"{Path(inspect.getfile(reference)).resolve()}:{own_name}"

@@ -53,7 +53,7 @@ def let(value: ScalarLike) -> Scalar:
     refuse_bool(value)
     scalar = as_scalar(value)
     if scalar.is_complex:
-        return scalar.held(let)
+        return scalar.hold_parts(let)
     if isinstance(scalar.expr, Const | Var | Load):
         return scalar
     return Scalar(LetLoad(_buffer("let", scalar.dtype), (), scalar.expr))

@@ -56,8 +56,8 @@ def as_any_dtype(given: object) -> DType | ComplexType:
         name = np.dtype(cast("type[Any]", given)).name
     elif isinstance(given, np.dtype) and given.isnative:
         name = cast("np.dtype[Any]", given).name
-    found = COMPLEX.get(name) if isinstance(name, str) else None
-    return as_dtype(cast(object, given)) if found is None else found
+    pair = COMPLEX.get(name) if isinstance(name, str) else None
+    return as_dtype(cast(object, given)) if pair is None else pair
 
 
 def as_number(value: object) -> float | None:

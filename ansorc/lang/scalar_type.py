@@ -92,7 +92,7 @@ class Scalar:
         """Return the conjugate: itself, unless it is complex."""
         return self
 
-    def held(self, hold: Callable[[Scalar], Scalar]) -> Scalar:
+    def hold_parts(self, hold: Callable[[Scalar], Scalar]) -> Scalar:
         """Return the value with `hold` applied to it, or to its parts if it is complex."""
         return hold(self)
 

@@ -77,7 +77,7 @@ def scatter(
     own_name = name if init is None else stage_name(name, "terms")
     op = _make_op(str(own_name), extents, combiner, (axes, places, terms))
     result = Tensor(op.buffer, op, isinstance(name, AutoName))
-    return result if init is None else _combined(result, init, combiner, name)
+    return result if init is None else _combine_with(result, init, combiner, name)
 
 
 def _combiner(reduce: str) -> Combiner:
@@ -216,7 +216,7 @@ def _op_of(
     return op
 
 
-def _combined(terms: Tensor, init: Tensor, combiner: Combiner, name: str) -> Tensor:
+def _combine_with(terms: Tensor, init: Tensor, combiner: Combiner, name: str) -> Tensor:
     """Return `terms` combined with the tensor `init`, element by element."""
     if init.shape != terms.shape or init.dtype != terms.dtype:
         raise LanguageError(

@@ -32,7 +32,7 @@ def evaluate_sums(op: ComputeOp, grid: Grid) -> dict[str, Array]:
     for each in op.step_sums:
         inner = _inner_grid(each, grid)
         factors = [inner.evaluate(factor) for factor in _factors_of(each)]
-        held[each.buffer.name] = _combined(each, factors, inner, grid)
+        held[each.buffer.name] = _combine(each, factors, inner, grid)
     return held
 
 
@@ -50,14 +50,14 @@ def bound_sums(
         inner, name = _inner_grid(each, grid), each.buffer.name
         pairs = [evaluate(inner, factor) for factor in _factors_of(each)]
         values = [value for value, _ in pairs]
-        held[name] = _combined(each, values, inner, grid)
+        held[name] = _combine(each, values, inner, grid)
         sizes = [np.abs(value.astype(np.float64)) for value in values]
         wider = [
             size if bound is None else size + bound
             for size, (_, bound) in zip(sizes, pairs, strict=True)
         ]
-        most = _combined(each, wider, inner, grid)
-        moved = most - _combined(each, sizes, inner, grid)
+        most = _combine(each, wider, inner, grid)
+        moved = most - _combine(each, sizes, inner, grid)
         if each.combiner in (Combiner.SUM, Combiner.PROD) and each.buffer.dtype.is_float:
             count = math.prod(axis.extent for axis in each.axes)
             rounded = each.buffer.dtype.epsilon * max(1.0, math.sqrt(count) / many)
@@ -93,7 +93,7 @@ def _factors_of(each: StepSum) -> list[Expr]:
     return factors
 
 
-def _combined(each: StepSum, factors: Sequence[Array], inner: Grid, grid: Grid) -> Array:
+def _combine(each: StepSum, factors: Sequence[Array], inner: Grid, grid: Grid) -> Array:
     """Return the terms, products of `factors`, combined at each place of `grid`."""
     names = {axis.name for axis in each.axes}
     outer = [1] * grid.rank
@@ -108,9 +108,9 @@ def _combined(each: StepSum, factors: Sequence[Array], inner: Grid, grid: Grid) 
         return contract(wide, shape, grid.rank).astype(kind, copy=False)
     along = tuple(range(grid.rank, inner.rank))
     terms = np.broadcast_to(full[0], [*full[0].shape[: grid.rank], *shape[grid.rank :]])
-    return _reduced(_UFUNCS[each.combiner], terms, along)
+    return _reduce(_UFUNCS[each.combiner], terms, along)
 
 
-def _reduced(ufunc: np.ufunc, terms: Array, along: tuple[int, ...]) -> Array:
+def _reduce(ufunc: np.ufunc, terms: Array, along: tuple[int, ...]) -> Array:
     kind = None if terms.dtype.kind == "b" else terms.dtype
     return ufunc.reduce(terms, axis=along, dtype=kind)

@@ -121,8 +121,10 @@ def power_of_two(extent: Extent) -> Extent:
         return None
     if isinstance(extent, int):
         return 1 << (extent - 1).bit_length()
-    powers = 1 << np.arange(63, dtype=np.int64)
-    return powers[np.searchsorted(powers, extent)]
+    below = extent - 1
+    for shift in (1, 2, 4, 8, 16, 32):  # fill all bits below the highest one
+        below = np.bitwise_or(below, np.right_shift(below, shift))
+    return below + 1
 
 
 def same(left: Extent, right: Extent) -> bool:

@@ -38,6 +38,10 @@ class NoSlideError(Exception):
     """The reason why a stage cannot keep anything from one iteration to the next."""
 
 
+class NothingSharedError(NoSlideError):
+    """The reason where neighbouring iterations read different elements."""
+
+
 @dataclass(frozen=True, eq=False)
 class Slide:
     """How the box that one iteration reads moves from one to the next."""
@@ -121,7 +125,7 @@ def find_slide(stage: Stage, boxes: Sequence[IndexBounds], loop: Loop, target: S
         raise NoSlideError(f"what they read moves along {names}, and one axis can be followed")
     (slide,) = found
     if isinstance(slide.window, int) and isinstance(slide.step, int) and slide.window <= slide.step:
-        raise NoSlideError(
+        raise NothingSharedError(
             f"each iteration reads {slide.window} elements along "
             f"'{stage.op.axes[slide.position].name}' and the next begins {slide.step} later, so "
             "they share nothing"

@@ -45,15 +45,15 @@ def with_c_functions(source: str, object_code: bytes, target: Target) -> bytes:
 
     Raise BuildError with the words of the C compiler, or if there is none for `target`.
     """
-    found = list(dict.fromkeys(_SOURCE.findall(source)))
-    if not found:
+    sources = list(dict.fromkeys(_SOURCE.findall(source)))
+    if not sources:
         return object_code
     tools = find_toolchain(target)
     with tempfile.TemporaryDirectory(prefix="ansorc-") as name:
         folder = Path(name)
         objects = [folder / "kernel.o"]
         objects[0].write_bytes(object_code)
-        for number, (function, symbol, text) in enumerate(found):
+        for number, (function, symbol, text) in enumerate(sources):
             path, made = folder / f"{function}.c", folder / f"{number}.o"
             path.write_bytes(base64.b64decode(text))
             try:

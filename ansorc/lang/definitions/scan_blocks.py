@@ -97,7 +97,7 @@ class _Blocks:
     def of_accumulation(self, form: Accumulation) -> tuple[ComputeOp, ...]:
         """Return the stages of a scan that combines its state with a term."""
         term = self._inside(form.term, form.identity)
-        total = self._reduced("total", form.combiner, term)
+        total = self._reduce("total", form.combiner, term)
         before = self._of_block_before(total.buffer)
         start = self._scan_of_blocks(
             lambda state: form.combine(state, Select(self._is_first, form.identity, before))
@@ -114,7 +114,7 @@ class _Blocks:
         def advance(state: Expr, by: Expr, more: Expr) -> Expr:
             return binary(Op.ADD, binary(Op.MUL, by, state), more)
 
-        gain = self._reduced("gain", Combiner.PROD, factor)
+        gain = self._reduce("gain", Combiner.PROD, factor)
         part = self._scan_in_blocks("part", None, lambda state: advance(state, factor, term))
         last = const(0 if self.scan.is_reversed else self.length - 1)
         axes = (*self.others, self.block)
@@ -146,7 +146,7 @@ class _Blocks:
             return there
         return Select(compare(CompareOp.LT, place, const(self.steps)), there, nothing)
 
-    def _reduced(self, name: str, combiner: Combiner, term: Expr) -> ComputeOp:
+    def _reduce(self, name: str, combiner: Combiner, term: Expr) -> ComputeOp:
         """Return the stage that combines the terms of each block."""
         made = self._op(name, (*self.others, self.block), term)
         return replace(made, reduce_axes=(self.step,), combiner=combiner)

@@ -15,7 +15,7 @@ from ansorc.errors import LanguageError
 from ansorc.ir.dtype import FLOAT32, FLOAT64, DType
 from ansorc.lang.complex_functions import imag as imaginary_part
 from ansorc.lang.complex_functions import real as real_part
-from ansorc.lang.define import compute, compute_tuple, interleaved
+from ansorc.lang.define import compute, compute_tuple, interleave
 from ansorc.lang.naming import AutoName, stage_name
 from ansorc.lang.operators.shapes import require
 from ansorc.lang.scalar import const, cos, if_then_else, minimum, sin
@@ -41,7 +41,7 @@ def fft(real: Tensor, imaginary: Tensor | None = None, name: str = _FFT) -> Any:
     """
     parts = _check("fft", real, imaginary, name)
     pair = _transform(*parts, _FORWARD, name)
-    return interleaved(name, pair) if isinstance(real, ComplexTensor) else pair
+    return interleave(name, pair) if isinstance(real, ComplexTensor) else pair
 
 
 def ifft(real: Tensor, imaginary: Tensor | None = None, name: str = _IFFT) -> Any:
@@ -51,7 +51,7 @@ def ifft(real: Tensor, imaginary: Tensor | None = None, name: str = _IFFT) -> An
     """
     parts = _check("ifft", real, imaginary, name)
     pair = _transform(*parts, _INVERSE, name, scale=1.0 / real.shape[-1])
-    return interleaved(name, pair) if isinstance(real, ComplexTensor) else pair
+    return interleave(name, pair) if isinstance(real, ComplexTensor) else pair
 
 
 def rfft(real: Tensor, name: str = _RFFT) -> Pair:

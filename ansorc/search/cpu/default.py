@@ -24,7 +24,7 @@ from ansorc.search.cpu.sampling import sample_on_cpu
 from ansorc.search.evolution.variation import mutate
 from ansorc.search.features.loop_nest import LoopNests
 from ansorc.search.features.statement import StageAnalysis
-from ansorc.search.sketch.complete import is_long, place_stages
+from ansorc.search.sketch.complete import is_long, place_stages, slides
 from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
@@ -32,7 +32,7 @@ from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, is_redefined
 from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes
-from ansorc.search.sketch.rule import SketchRule
+from ansorc.search.sketch.rule import PartialSketch, SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
     AlwaysInline,
@@ -49,6 +49,7 @@ from ansorc.search.sketch.tiling_variants import (
     FuseRowReductions,
     LaneReductionTiling,
 )
+from ansorc.search.sketch.windows import is_pipeline
 from ansorc.search.space.genes import (
     Genes,
     choice_values,
@@ -99,6 +100,8 @@ WITH_TERMS: tuple[SketchRule, ...] = (
     *RULES,
 )
 """The first sketch of these has products of rows of other products computed with these."""
+UNTILED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), SimplifyConstIndices(), Skip())
+"""The first sketch of these leaves the sums of a pipeline to its strips of rows."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
@@ -251,6 +254,8 @@ def _plain(dag: ComputeDAG, target: Target, *, rewrite_layout: bool) -> tuple[Sk
     is_short = not is_long(plain)
     variants = (WITH_RFACTOR, IN_LANES, WITH_ROWS, WITH_TERMS) if is_short else ()
     firsts = [plain, *(generate(dag, target, r, most=1)[0] for r in (*copies, *variants))]
+    if is_short and is_pipeline(PartialSketch.of(plain)):
+        firsts += [s for s in generate(dag, target, UNTILED, most=1) if slides(s)]
     fused = {s.steps: rewrite_layouts(s) if rewrite_layout else s for s in firsts}
     return tuple(
         sketch

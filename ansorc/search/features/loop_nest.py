@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from ansorc.schedule.bounds import region
 from ansorc.schedule.extent import Extent, divide_up, multiply, smaller
+from ansorc.schedule.sliding import warm_ups
 from ansorc.schedule.stage import At, AxisKind, FuseRelation, Mark, Root, SplitRelation, Stage
 from ansorc.schedule.state import State
 from ansorc.schedule.unrolling import loops_to_unroll, unroll_limit
@@ -384,6 +385,10 @@ class LoopNests:
             replace(loop, is_reduce=False) if loop.is_reduce else loop
             for loop in outer.loops[:count]
         )
+        beside = self.state.stages_inside(target.name, stage.attach.iterator)
+        if any(each.ring is not None for each in beside):
+            early = warm_ups(self.state, beside)[stage.name]
+            loops = (*loops[:-1], replace(loops[-1], extent=loops[-1].extent + self.array(early)))
         return loops, steps
 
     def _parallel(self, stage: Stage) -> list[BoolArray]:

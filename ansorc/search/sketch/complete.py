@@ -27,6 +27,7 @@ from ansorc.search.sketch.loops import (
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE, is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
+from ansorc.search.sketch.sliding_windows import SLIDING_DEPTHS, SlidingWindows, bytes_kept
 from ansorc.search.sketch.windows import DEPTHS, Grouping, is_pipeline, repeats_work
 
 LoopRef = tuple[str, str]
@@ -37,7 +38,7 @@ MAX_LOOPS = 4
 MOST_INLINED = 4096
 """Nodes that the readers of a stage may repeat: a stencil in another one has more."""
 MOST_PLACED = 24
-"""Stages of a pipeline for which several ways to place them are made, besides groups."""
+"""Stages of a pipeline for which several ways to place them are made, and strips of rows."""
 MAX_DEPTH = 8
 """Stages inside each other's loops, at most."""
 
@@ -253,19 +254,44 @@ def is_long(sketch: Sketch) -> bool:
 
 
 def _group_stages(first: PartialSketch) -> Iterator[PartialSketch]:
-    """Yield the sketch of a pipeline in groups of stages, from none to deep ones."""
-    names = [stage.name for stage in reversed(first.state.stages) if not stage.is_inlined]
+    """Yield the sketch of a pipeline in groups of stages, none to deep ones; then in strips."""
     made = set[tuple[Step, ...]]()
-    for depth in DEPTHS:
-        grouping, partial = Grouping(depth), first
-        for name in names:
-            if partial.stage(name).is_untouched:
-                partial = grouping.place(partial, name)
-        for name in names:
-            partial = reorder_loops(partial, name)
+    for partial in (*(_placed_in(Grouping(n), first) for n in DEPTHS), *_in_strips(first)):
         if partial.state.steps not in made:
             made.add(partial.state.steps)
             yield partial
+
+
+def _in_strips(first: PartialSketch) -> Iterator[PartialSketch]:
+    """Yield the sketch of a pipeline in strips of whole rows, or of a part of long ones.
+
+    Only those in which something is kept.
+    """
+    most = first.target.cache_bytes[1] // 2
+    count = sum(not stage.is_inlined for stage in first.state.stages)
+    for depth in SLIDING_DEPTHS if count <= MOST_PLACED else ():
+        partial = _placed_in(SlidingWindows(depth), first)
+        if bytes_kept(partial) > most:
+            partial = _placed_in(SlidingWindows(depth, has_columns=True), first)
+        if any(stage.ring is not None for stage in partial.state.stages):
+            yield partial
+
+
+def slides(sketch: Sketch) -> bool:
+    """Return whether some stage of a pipeline may keep its rows in strips."""
+    first = PartialSketch.of(sketch)
+    return is_pipeline(first) and any(True for _ in _in_strips(first))
+
+
+def _placed_in(grouping: Grouping, partial: PartialSketch) -> PartialSketch:
+    names = [stage.name for stage in reversed(partial.state.stages) if not stage.is_inlined]
+    for name in names:
+        if partial.stage(name).is_untouched:
+            partial = grouping.place(partial, name)
+    partial = grouping.finish(partial)
+    for name in names:
+        partial = reorder_loops(partial, name)
+    return partial
 
 
 def _best_placed(partials: list[RankedSketch], name: str, most: int) -> list[RankedSketch]:

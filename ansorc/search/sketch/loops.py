@@ -136,14 +136,18 @@ def annotate_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
 def parallel_loops(partial: PartialSketch, stage: Stage) -> tuple[str, ...]:
     """Return the outer loops of a root stage that may be fused and run in parallel.
 
-    They end with the first loop in which another stage is computed, so that fusing is legal.
+    They end with the first loop in which another stage is computed, so that fusing is legal; before
+    it if that stage keeps what iterations make.
     """
     fusible: list[str] = []
     for iterator in stage.iterators:
         if iterator.kind is not AxisKind.SPACE or not _is_free(iterator):
             break
+        inside = partial.state.stages_inside(stage.name, iterator.name)
+        if any(inner.ring is not None for inner in inside):
+            break
         fusible.append(iterator.name)
-        if partial.state.stages_inside(stage.name, iterator.name):
+        if inside:
             break
     return tuple(fusible)
 

@@ -79,7 +79,7 @@ class PrivateCopies:
 
 def _with_copies(partial: PartialSketch, stage: str, parts: int, copies: int) -> PartialSketch:
     """Return the sketch with `parts` shares of the terms, each in several `copies`."""
-    divided, first, last = _divided_by_rows(partial, stage, parts, copies) or _divided(
+    divided, first, last = _divide_by_rows(partial, stage, parts, copies) or _divide_terms(
         partial, stage, parts, copies
     )
     factored = first
@@ -100,7 +100,7 @@ Divided: TypeAlias = tuple[PartialSketch, str, str]
 """A sketch with divided terms, the loop over shares, and that over copies, if there are some."""
 
 
-def _divided_by_rows(partial: PartialSketch, stage: str, parts: int, copies: int) -> Divided | None:
+def _divide_by_rows(partial: PartialSketch, stage: str, parts: int, copies: int) -> Divided | None:
     """Return the terms divided along their first and last axis; None if that is uneven.
 
     Fused axes would be found again by a division for each term.
@@ -117,7 +117,7 @@ def _divided_by_rows(partial: PartialSketch, stage: str, parts: int, copies: int
     return divided, split.made[0], last
 
 
-def _divided(partial: PartialSketch, stage: str, parts: int, copies: int) -> Divided:
+def _divide_terms(partial: PartialSketch, stage: str, parts: int, copies: int) -> Divided:
     """Return the terms divided as if they were one row."""
     axes = partial.stage(stage).op.reduce_axes
     loop, extent = axes[0].name, prod(axis.extent for axis in axes)

@@ -24,7 +24,7 @@ from ansorc.search.sketch.tiling import (
     is_split,
     variable_name,
 )
-from ansorc.search.sketch.windows import SHORT_WORK, count_repeated_work
+from ansorc.search.sketch.windows import SHORT_WORK, count_repeated_work, count_work_along_others
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,13 @@ class AlwaysInline:
         if not is_inlineable(partial, stage):
             return Verdict.SKIP
         source, readers = partial.stage(stage).op, partial.state.readers(stage)
-        repeated = max(count_repeated_work(reader.op, source) for reader in readers)
+        repeated = max(
+            max(
+                count_repeated_work(reader.op, source),
+                count_work_along_others(partial.state, reader.op, source),
+            )
+            for reader in readers
+        )
         is_short = self.most_repeated is None or repeated <= self.most_repeated
         return Verdict.APPLY_AND_STOP if is_short else Verdict.SKIP
 

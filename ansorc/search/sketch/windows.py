@@ -88,6 +88,33 @@ def count_repeated_work(reader: ComputeOp, source: ComputeOp) -> int:
     return again * work if is_plain and again > 0 else 0
 
 
+def count_work_along_others(state: State, reader: ComputeOp, source: ComputeOp) -> int:
+    """Return how much each element of `reader` would repeat of `source`, which lacks an axis of it.
+
+    That is the work of what follows from windows of other stages, such as a ratio that all channels
+    are multiplied by; 0 of any other source.
+    """
+    if _space(reader) <= _space(source) or reader.reduce_axes:
+        return 0
+    work, is_window = 0, False
+    waiting, seen = [source], {source.name}
+    while waiting:
+        op = waiting.pop()
+        work += _work(op)
+        for buffer in op.reads:
+            stage = state.source(buffer.name)
+            if stage is None:
+                continue
+            windowed = has_windows(op, stage.op)
+            is_window |= windowed
+            is_plain = not stage.op.reduce_axes and stage.op.scan is None
+            if not windowed and is_plain and stage.name not in seen:
+                seen.add(stage.name)
+                waiting.append(stage.op)
+    again = _space(reader) - _space(source)
+    return work * again // _space(reader) if is_window else 0
+
+
 def _is_data(indices: Indices) -> bool:
     """Return whether a place is read from memory."""
     return any(isinstance(node, Load) for index in indices for node in walk(index))
@@ -184,11 +211,15 @@ class Grouping:
         self.groups[name] = name, 0
         return partial.with_trace(f"{name} at root")
 
+    def tile(self, partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | None:
+        """Return the sketch with `root` in tiles, and the innermost loop over them."""
+        return _tile(partial, root)
+
     def _attach(self, partial: PartialSketch, name: str, root: str) -> PartialSketch | None:
         """Return the sketch with `name` in the tiles of `root`; None where that cannot be."""
         loop = self.tiles.get(root)
         if loop is None:
-            tiled = _tile(partial, partial.stage(root))
+            tiled = self.tile(partial, partial.stage(root))
             if tiled is None:
                 return None
             partial, loop = tiled
@@ -199,7 +230,18 @@ class Grouping:
         if _is_whole(placed.state, name):
             return None
         self.tiles[root] = loop
-        return placed.with_trace(f"{name} at {root}.{loop}")
+        return self.keep(placed, name, (root, loop))
+
+    def finish(self, partial: PartialSketch) -> PartialSketch:
+        """Return the sketch with the stages of groups shaped, where that is to be."""
+        return partial
+
+    def keep(
+        self, partial: PartialSketch, name: str, loop: tuple[str, str]
+    ) -> PartialSketch | None:
+        """Return the sketch with `name` in `loop` as it is to stay; None where it may not."""
+        root, tile = loop
+        return partial.with_trace(f"{name} at {root}.{tile}")
 
 
 def _is_whole(state: State, name: str) -> bool:
@@ -220,7 +262,7 @@ def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | No
         is_row = number == contiguous and axis.extent >= VECTORS_TO_SPLIT * lanes
         if axis.extent > 1 and (axis.name in moved or is_row):
             divided.append(axis.name)
-            variable = _tile_variable(root, axis, lanes if number == contiguous else 0)
+            variable = length_variable(root, axis, lanes if number == contiguous else 0)
             partial = replace(partial, variables=(*partial.variables, variable))
             partial = partial.then(Split(root.name, axis.name, (Hole(variable.name, (1,)),)))
     if not divided:
@@ -228,7 +270,7 @@ def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | No
     return _order_tiles(partial, root.name, divided)
 
 
-def _tile_variable(root: Stage, axis: Axis, lanes: int) -> TileVariable:
+def length_variable(root: Stage, axis: Axis, lanes: int) -> TileVariable:
     """Return the lengths of the tiles along `axis`: divisors, or any where it has no good ones."""
     has_divisors = any(length in TILES for length in divisors(axis.extent))
     ragged = () if has_divisors else ragged_lengths(axis.extent, TILES.stop, lanes)

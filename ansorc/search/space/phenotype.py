@@ -149,6 +149,8 @@ class _KeyMixer:
             keys = _mix(keys, -1 if panel is None else panel[0])
             for extent in memory_shape(stage):
                 keys = _mix(keys, as_array(extent))
+        if stage.ring is not None:
+            keys = _mix(_mix(keys, as_array(stage.ring.length)), as_array(stage.ring.warm_up))
         return keys
 
     def _loops(self, stage: Stage, extents: IntArray, start: IntArray) -> Keys:

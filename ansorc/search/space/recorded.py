@@ -40,19 +40,18 @@ Analysis: TypeAlias = Callable[[Population], Sequence[Array]]
 
 
 MANY_ROWS = 256
-"""Programs for which recording an analysis pays the first time it is asked for. For fewer it does
-when they are asked for again."""
+"""Programs for which recording an analysis pays; it is recorded when it was asked for so many."""
 
 
 def analyse(analysis: Analysis, sketch: Sketch, genes: Genes) -> list[Array]:
     """Return the results of `analysis` for the programs `genes` [rows, columns]: arrays [rows]."""
     record, rows = _record_of(sketch, analysis), len(genes)
     results: Sequence[Array] | None = None
-    if rows >= MANY_ROWS or record.is_used:
+    record.rows += rows
+    if record.rows >= MANY_ROWS:
         program = record.program
         if program is not None:
             results = program.run(numbers_of(sketch, genes, program.inputs))
-    record.is_used = True
     if results is None:
         state, choices = population_state(sketch, genes), choice_values(sketch, genes)
         results = analysis(Population(sketch, state, choices, rows))
@@ -65,8 +64,8 @@ class _Record:
 
     sketch: Sketch
     analysis: Analysis
-    is_used: bool = False
-    """Whether it was asked for."""
+    rows: int = 0
+    """Programs for which it was asked."""
 
     @cached_property
     def program(self) -> Program | None:

@@ -18,7 +18,7 @@ from ansorc.errors import ScheduleError
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.extent import Extent, IntArray, Tiles
 from ansorc.schedule.schedule import Schedule, schedule
-from ansorc.schedule.stage import FuseRelation, Loop, SplitRelation, Stage
+from ansorc.schedule.stage import FuseRelation, Loop, Ring, SplitRelation, Stage
 from ansorc.schedule.state import Step
 from ansorc.search.memo import memoize, share
 from ansorc.search.sketch.sketch import Choice, Sketch, TileVariable
@@ -62,6 +62,8 @@ class Skeleton:
 def _extents_of(stage: Stage) -> Iterator[Extent | Formula]:
     yield from (iterator.extent for iterator in stage.iterators)
     yield from stage.region
+    if stage.ring is not None:
+        yield from (stage.ring.length, stage.ring.warm_up)
     for relation in stage.relations:
         if isinstance(relation, FuseRelation):
             loops = (*relation.parents, relation.child)
@@ -146,7 +148,11 @@ class _Filling:
             iterators=tuple(self.iterator(each) for each in stage.iterators),
             relations=tuple(self.relation(each) for each in stage.relations),
             region=tuple(self.extent(each) for each in stage.region),
+            ring=None if stage.ring is None else self.ring(stage.ring),
         )
+
+    def ring(self, ring: Ring) -> Ring:
+        return Ring(ring.axis, self.extent(ring.length), self.extent(ring.warm_up))
 
     def relation(self, relation: SplitRelation | FuseRelation) -> SplitRelation | FuseRelation:
         if isinstance(relation, FuseRelation):

@@ -157,7 +157,7 @@ def test_sketches_with_the_same_genes_share_how_they_begin() -> None:
     assert len(tapes[0].steps) > lengths
 
 
-def test_few_programs_are_recorded_when_they_are_asked_for_again(
+def test_an_analysis_of_few_programs_is_computed_directly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(recorded, "MANY_ROWS", 5)
