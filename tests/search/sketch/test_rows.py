@@ -181,9 +181,7 @@ def test_what_is_left_out_follows_from_inputs_alone() -> None:
     assert find_needs(state, state.stage("y")) == ()
 
 
-@pytest.mark.parametrize(
-    "dtype", sampled(["int32", "int64", "uint8", "uint64"], ["int64", "uint8"])
-)
+@pytest.mark.parametrize("dtype", sampled(["int32", "int64", "uint8", "uint64"], ["int64"]))
 def test_sequences_of_any_length_are_right(dtype: str) -> None:
     rng = np.random.default_rng()
     for causal in (False, True):
