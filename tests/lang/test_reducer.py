@@ -228,7 +228,7 @@ def comparing(a: Any, b: Any) -> Any:
     ("combine", "identities", "words"),
     [
         (sum_of_first, (0, 0), "'mine' has 2 identities, but is given 1 terms"),
-        (sum_of_first, (0.5j,), "is not a tensor expression"),
+        (sum_of_first, (0.5j,), "a complex64 is where a real number is needed"),
         (sum_of_first, (A[0, 0],), "identities .* must be numbers"),
         (sum_of_first, (ac.const(0.0, "float64"),), "begins at a float64, but its term is float32"),
         (not_a_tuple, (0,), "return a tuple of 1"),
