@@ -42,6 +42,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -119,8 +120,8 @@ class Walker:
                 self.run(body)
             case Prefetch() | Await():
                 pass
-            case Barrier() | Check():
-                raise AssertionError("these programs have no threads and no checks")
+            case Barrier() | Check() | CallC():
+                raise AssertionError("these programs have no threads, checks or functions in C")
 
     def store(self, store: Store, lanes: Sequence[int]) -> None:
         places = [self.place(store.buffer, store.indices, lane) for lane in lanes]

@@ -59,7 +59,7 @@ class _KernelProbe:
         self._module, self._arrays, self._threads = module, tuple(arrays), threads
         self._amount = amount
 
-    def time(self, min_time_s: float) -> tuple[float, float]:
+    def time(self, min_time_s: float = _PROBE_S) -> tuple[float, float]:
         """Return how much is done in a second: (median, best) of about `min_time_s`."""
         timing = self._module.time(*self._arrays, threads=self._threads, min_time_s=min_time_s)
         return self._amount / timing.median_s, self._amount / timing.fastest_s

@@ -24,6 +24,7 @@ from ansorc.ir.stmt import (
     Allocate,
     Await,
     Barrier,
+    CallC,
     Check,
     For,
     Function,
@@ -83,7 +84,7 @@ class _Distribution:
                 return Allocate(self._copies[buffer], self._stmt(body))
             case For() | If() | Seq() | Allocate():
                 return map_substatements(stmt, self._stmt)
-            case Barrier() | Await():
+            case Barrier() | Await() | CallC():
                 return stmt
             case _:
                 assert_never(stmt)
