@@ -29,7 +29,7 @@ STEPS: dict[str, type[Step]] = {
 
 __all__ = [
     "STEPS", "BindThread", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
-    "DecomposeReduction", "Fuse", "Panel", "Parallelize", "Pragma", "RFactor", "Redefine",
-    "Reorder", "ReverseComputeAt", "RewriteLayout", "Split", "Step", "StorageAlign", "StoreAt",
-    "Tensorize", "Unroll", "Vectorize",
+    "DecomposeReduction", "Fuse", "Panel", "Parallelize", "Pragma", "RFactor",
+    "Redefine", "Reorder", "ReverseComputeAt", "RewriteLayout", "Split", "Step", "StorageAlign",
+    "StoreAt", "Tensorize", "Unroll", "Vectorize",
 ]  # fmt: skip

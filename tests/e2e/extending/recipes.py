@@ -139,7 +139,7 @@ def _step(tree: Tree) -> None:
     path = "ansorc/schedule/steps/__init__.py"
     tree.after(path, "order import Fuse", ", Interchange")
     tree.after(path, "        Split, Fuse,", " Interchange,")
-    tree.after(path, '    "Fuse",', ' "Interchange",')
+    tree.after(path, ' "Fuse",', ' "Interchange",')
     path = "ansorc/schedule/schedule.py"
     tree.after(path, "    Fuse,\n", "    Interchange,\n")
     tree.after(
