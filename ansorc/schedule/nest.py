@@ -41,7 +41,7 @@ from ansorc.schedule.scattered import (
     start_of_results,
     store_identities,
 )
-from ansorc.schedule.skipping import where_needed
+from ansorc.schedule.skipping import before_end, where_needed
 from ansorc.schedule.sliding import warm_ups
 from ansorc.schedule.stage import At, AxisKind, Loop, Mark, Root, Stage
 from ansorc.schedule.state import State
@@ -193,7 +193,11 @@ class Nests:
             self.is_in_block = not runs_over_threads(first) and (was_in_block or not was_threaded)
         inside = self.state.stages_inside(placed.stage.name, first.name)
         warm_up = self._warm_up(placed, first, inside)
-        stmt = self._with_nests(inside, lambda: self._loops(placed, start + 1, unrolled, body, end))
+        nests = [self.nest(inner) for inner in inside]
+        nests = before_end(self.state, placed, inside, nests, self.ranges)
+        stmt = sequence(*nests, self._loops(placed, start + 1, unrolled, body, end))
+        held = [b for stage in inside if not stage.ring for b in self.placed[stage.name].buffers]
+        stmt = allocated(held, stmt)
         self.is_threaded, self.is_in_block = was_threaded, was_in_block
         self.threads = was_in
         if placed.stage.is_ragged(first) and isinstance(var, Var):
@@ -207,13 +211,6 @@ class Nests:
         )
         kept = [b for stage in inside if stage.ring for b in self.placed[stage.name].buffers]
         return allocated(kept, sequence(*warm_up, loop))
-
-    def _with_nests(self, inside: Sequence[Stage], body: Callable[[], Stmt]) -> Stmt:
-        """Return the nests of the stages `inside` a loop, then `body`, with their buffers."""
-        nests = [self.nest(inner) for inner in inside]
-        stmt = sequence(*nests, body())
-        held = [b for stage in inside if not stage.ring for b in self.placed[stage.name].buffers]
-        return allocated(held, stmt)
 
     def _warm_up(self, placed: Placed, loop: Loop, inside: Sequence[Stage]) -> list[Stmt]:
         """Return the iterations of `loop` before its first one, for stages that keep something.
@@ -232,8 +229,9 @@ class Nests:
             first = compare(CompareOp.GE, var, const(turns - early[stage.name]))
             nests.append(under([first] if early[stage.name] < turns else [], self.nest(stage)))
         held = [b for s in early_stages if not s.ring for b in self.placed[s.name].buffers]
+        stmt = sequence(*before_end(self.state, placed, early_stages, nests, self.ranges))
         placed.leaves[loop.name] = leaf
-        return [For(var, turns, LoopKind.SERIAL, allocated(held, sequence(*nests)))]
+        return [For(var, turns, LoopKind.SERIAL, allocated(held, stmt))]
 
     def _ragged(self, placed: Placed, var: Var, body: Stmt) -> Stmt:
         """Return the loop over a range that is data, which is checked once for each row."""

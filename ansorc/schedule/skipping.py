@@ -1,4 +1,7 @@
-"""Skip the iterations of a stage that do not matter (`ansorc/schedule/needed.py`)."""
+"""Skip iterations: of a stage, those that do not matter, and of others those past the end.
+
+What matters is found by `ansorc/schedule/needed.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,46 @@ from ansorc.ir.expr import CompareOp, Expr, Load, binary, compare, const
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import is_inside
 from ansorc.ir.stmt import If, Stmt
+from ansorc.schedule.in_place import is_for_device
+from ansorc.schedule.loops import sequence, under
 from ansorc.schedule.needed import Need, find_limits
 from ansorc.schedule.placed import Placed, axis_values_of
-from ansorc.schedule.stage import Part
+from ansorc.schedule.stage import At, Part, Stage
+from ansorc.schedule.state import State
 from ansorc.schedule.values import as_int, plus, times
+
+
+def before_end(
+    state: State, placed: Placed, inside: Sequence[Stage], nests: Sequence[Stmt], ranges: Ranges
+) -> list[Stmt]:
+    """Return the `nests` of the stages `inside` a loop, skipped where the loops run past the end.
+
+    They do if a split of an attached stage does not divide. There the nests would read elements of
+    others, computed further out, that these do not hold. Threads of a GPU wait for each other, so
+    they skip nothing.
+    """
+    attach = inside[0].attach if inside else None
+    if not isinstance(attach, At) or not isinstance(placed.stage.attach, At):
+        return list(nests)
+    depth = placed.stage.position(attach.iterator)
+    assert depth is not None
+    inner = {loop.name: const(0) for loop in placed.stage.iterators[depth + 1 :]}
+    guards = axis_values_of(placed, placed.leaves | inner)[1]
+    tests = [guard.condition for guard in guards if prove(guard.condition, ranges) is not True]
+    if not tests or is_for_device(state.stages) or not _read_from_outside(state, inside):
+        return list(nests)
+    return [under(tests, sequence(*nests))]
+
+
+def _read_from_outside(state: State, inside: Sequence[Stage]) -> bool:
+    """Return whether stages in the loops of `inside` read what is held for loops further out."""
+    found, waiting = {stage.name for stage in inside}, list(inside)
+    while waiting:
+        held = state.stages_inside(waiting.pop().name)
+        found |= {stage.name for stage in held}
+        waiting += held
+    sources = (state.source(b.name) for name in found for b in state.stage(name).op.reads)
+    return any(s is not None and isinstance(s.attach, At) and s.name not in found for s in sources)
 
 
 def where_needed(

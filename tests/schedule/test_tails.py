@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,8 +18,9 @@ from ansorc.ir.verify import verify
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.operators import conv2d
 from ansorc.lang.reference import evaluate
-from ansorc.schedule import Schedule, lower
+from ansorc.schedule import Schedule, lower, schedule
 from tests.schedule.fenced import Fenced
+from tests.schedule.meaning import keeps_the_meaning
 from tests.support.assumed import executable
 from tests.support.nightly import examples
 
@@ -164,3 +166,21 @@ def test_padded_windows_in_any_tile(window: Window) -> None:
     if window.size + 2 * window.padding >= window.filter:
         dag, state = convolved(window)
         assert_right(dag, lower(state), seed=window.size)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize(("rows", "lengths"), [(1, [5]), (4, [3]), (5, [2, 2])])
+def test_nothing_is_read_past_the_end_of_what_is_held(
+    rows: int, lengths: list[int], *, is_kept: bool
+) -> None:
+    """Q is computed in a loop of R that runs past the rows of R, for which P is held."""
+    a = ac.placeholder((24, 3), name="A")
+    p = ac.compute((24, 3), lambda i, j: a[i, j] * 2.0, name="P")
+    q = ac.compute((22, 3), lambda i, j: p[i, j] + p[i + 2, j], name="Q")
+    r = ac.compute((20, 3), lambda i, j: q[i, j] + q[i + 2, j], name="R")
+    s = ac.compute((20, 3), lambda i, j: r[i, j] * 2.0, name="S")
+    state = schedule(ComputeDAG([a, s])).split("S", "i", [rows]).compute_at("R", "S", "i.0")
+    state = state.split("R", "i", lengths)
+    last = len(lengths)
+    state = state.compute_at("Q", "R", f"i.{last}").compute_at("P", "S", "i.0")
+    keeps_the_meaning(state.store_at("Q", "R", f"i.{last - 1}") if is_kept else state)
