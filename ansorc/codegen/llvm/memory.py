@@ -210,9 +210,10 @@ class MemoryWriter:
         return self._call_masked(name, buffer, self._pointers(buffer, places), mask)
 
     def _load_shared(self, buffer: Buffer, places: list[Linear[Symbol]]) -> Value | None:
-        """Load neighbours of which each has as many lanes, as `x[j // 2]` of 8 lanes has 4.
+        """Load neighbours once and repeat each in as many lanes: of `x[j // 2]` in 8 lanes, load 4.
 
-        Of complex numbers also the parts of one kind. None if `places` are others.
+        Real or imaginary parts of complex numbers, each in two lanes, are taken out of whole pairs.
+        Return None if `places` are others.
         """
         offsets = [place.plus(places[0], -1) for place in places]
         if buffer.scope is Scope.REGISTER or any(offset.terms for offset in offsets):
