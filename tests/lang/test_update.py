@@ -192,7 +192,7 @@ def test_refusals(make: Callable[[], object], words: str) -> None:
         ("cast(int64, pos[0]), i1]", "i1, i1]", "each axis moves along one dimension"),
         ("cast(int64, pos[0]), i1]", "3, 1]", "each axis moves along one dimension"),
         ("A[cast(int64, pos[0]), i1]", "row[i1]", "an input of its shape and dtype"),
-        ("A[cast(int64, pos[0]), i1]", "1.0", "overwrites elements like .*, not '1.0'"),
+        ("A[cast(int64, pos[0]), i1]", "1.0", "is no element of a tensor; name one"),
     ],
 )
 def test_texts_that_are_refused(old: str, new: str, words: str) -> None:
