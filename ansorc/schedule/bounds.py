@@ -21,7 +21,17 @@ from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.box import IndexBounds, Quotient
 from ansorc.schedule.constant_reads import unfit_read
-from ansorc.schedule.extent import Extent, add, common, divide_up, same, scale_span, smaller
+from ansorc.schedule.extent import (
+    Extent,
+    add,
+    common,
+    divide_up,
+    larger,
+    same,
+    scale,
+    scale_span,
+    smaller,
+)
 from ansorc.schedule.scan_state import first_step
 from ansorc.schedule.sliding import (
     NoSlideError,
@@ -309,7 +319,7 @@ def _over_threads(
     wider = dict(boxes)
     for axis, extent, all_threads in zip(stage.op.axes, stage.region, whole, strict=True):
         box, width = boxes[axis.name], all_threads.width
-        moved = add(add(width, _times(extent, -1)), box.width)
+        moved = add(add(width, scale(extent, -1)), box.width)
         if not (width is None or moved is None or isinstance(width, int)):
             moved = np.where(width == axis.extent, width, moved)  # cut off there, moved or not
         if all_threads.low is not None and not all_threads.low.terms:
@@ -356,9 +366,9 @@ def _linear_box(form: Linear[str], axes: dict[str, IndexBounds]) -> IndexBounds:
         low.add_scaled(box.low, coefficient)
         moved = scale_span(box.width, abs(coefficient))
         width = add(width, moved)
-        start = add(start, _times(box.start, coefficient))
+        start = add(start, scale(box.start, coefficient))
         if coefficient < 0:
-            start = add(start, _times(moved, -1))
+            start = add(start, scale(moved, -1))
     return IndexBounds(Linear(dict(sorted(low.terms.items()))), width, start=start)
 
 
@@ -377,7 +387,7 @@ def _quotient_box(index: Expr, axes: dict[str, IndexBounds]) -> IndexBounds:
     if factor != 1 or inner != 1:
         return IndexBounds(None, None)
     # The first index is at most this far behind a multiple of the divisor.
-    behind = add(divisor, _times(common(box.step, divisor), -1))
+    behind = add(divisor, scale(common(box.step, divisor), -1))
     width = divide_up(add(box.width, behind), divisor)
     return IndexBounds(Linear({(anchor, divisor): 1}), width)
 
@@ -391,17 +401,9 @@ def _hull(boxes: list[IndexBounds], extent: int) -> IndexBounds:
         if box is first:
             continue
         step = common(step, box.step) if same(start, box.start) else 1
-        end = _later(add(start, width), add(box.start, box.width))
+        end = larger(add(start, width), add(box.start, box.width))
         start = smaller(start, box.start)
-        width = add(end, _times(start, -1))
+        width = add(end, scale(start, -1))
     if isinstance(width, int) and width >= extent:
         return IndexBounds(Linear(), extent)
     return IndexBounds(first.low, smaller(width, extent), step, start)
-
-
-def _later(left: Extent, right: Extent) -> Extent:
-    return _times(smaller(_times(left, -1), _times(right, -1)), -1)
-
-
-def _times(extent: Extent, factor: int) -> Extent:
-    return None if extent is None else extent * factor

@@ -78,6 +78,11 @@ def add(left: Extent, right: Extent) -> Extent:
     return None if left is None or right is None else left + right
 
 
+def scale(extent: Extent, factor: Extent) -> Extent:
+    """Return the product; None if an operand is a hole."""
+    return None if extent is None or factor is None else extent * factor
+
+
 def scale_span(extent: Extent, scale: Extent) -> Extent:
     """Return `scale * (extent - 1)`: how far an index moves over `extent` steps of `scale`."""
     return None if extent is None or scale is None else scale * (extent - 1)

@@ -16,7 +16,7 @@ kept apart until the end of the program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from math import prod
 
@@ -88,6 +88,7 @@ class _Nests:
     def _reads_own_elements(self, stage: Stage) -> bool:
         """Return whether each element that `stage` computes follows from no old one but itself."""
         own = {load.buffer.name: load.indices for load in stage.op.overwrites}
+        old = self._find_tensors_of_old(stage, own)
         known = set[tuple[str, Indices]]()
 
         def follows(reader: Stage, axes: Mapping[str, Expr]) -> bool:
@@ -96,13 +97,11 @@ class _Nests:
                 if name in own and indices != own[name]:
                     return False
                 source = self._inside(stage, name)
-                if source is None or (name, indices) in known:
+                if source is None or name not in old or (name, indices) in known:
                     continue
                 known.add((name, indices))
                 if source.op.reduce_axes or source.op.scan is not None:
-                    if self._reads_any(stage, source, own):
-                        return False
-                    continue
+                    return False
                 pairs = zip(source.op.axes, indices, strict=True)
                 if not follows(source, {axis.name: index for axis, index in pairs}):
                     return False
@@ -110,18 +109,14 @@ class _Nests:
 
         return follows(stage, {})
 
-    def _reads_any(self, root: Stage, stage: Stage, names: Mapping[str, object]) -> bool:
-        """Return whether `stage` reads one of `names`, itself or from others in the same loops."""
-        waiting, seen = [stage], {stage.name}
-        while waiting:
-            for buffer in waiting.pop().op.reads:
-                if buffer.name in names:
-                    return True
-                source = self._inside(root, buffer.name)
-                if source is not None and source.name not in seen:
-                    seen.add(source.name)
-                    waiting.append(source)
-        return False
+    def _find_tensors_of_old(self, root: Stage, names: Iterable[str]) -> set[str]:
+        """Return `names` and the tensors that follow from them in the loops of `root`."""
+        found = set(names)
+        for stage in self._stages:
+            is_inside = self._roots[stage.name] == root.name
+            if is_inside and any(buffer.name in found for buffer in stage.op.reads):
+                found |= {buffer.name for buffer in stage.op.buffers}
+        return found
 
     def _inside(self, root: Stage, tensor: str) -> Stage | None:
         """Return the stage that computes `tensor` inside of the loops of `root`, or None."""

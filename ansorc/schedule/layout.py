@@ -2,9 +2,9 @@
 
 The loops that move an index, outermost first, become the dimensions of the packed tensor; the
 vectorised one comes last, so that vectors are contiguous. After it comes only that of a dot-product
-instruction, whose terms adjoin. A fused loop counts as those it was fused
-from; neighbours that together form one index are one dimension. The loops in which the reader is
-computed are part of the order.
+instruction, whose terms adjoin. A fused loop counts as those it was fused from; neighbours that
+together form one index are one dimension. The loops in which the reader is computed are part of the
+order.
 """
 
 from __future__ import annotations

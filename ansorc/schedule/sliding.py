@@ -28,6 +28,7 @@ from ansorc.schedule.extent import (
     larger,
     power_of_two,
     same,
+    scale,
     smaller,
 )
 from ansorc.schedule.stage import At, AxisKind, Loop, Ring, Stage
@@ -92,7 +93,7 @@ class Slide:
         box, read, made = boxes[self.position], once[self.position], new[self.position]
         if box.low is None or not box.low.terms or read.low is None or not read.low.terms:
             return tuple(boxes)  # the whole dimension
-        moved = _times(self.step, ring.warm_up)
+        moved = scale(self.step, ring.warm_up)
         if self.is_up:
             more = _less(read.start, _less(made.start, moved))
         else:
@@ -187,11 +188,7 @@ def same_ring(left: Ring | None, right: Ring | None) -> bool:
 
 
 def _less(left: Extent, right: Extent) -> Extent:
-    return add(left, _times(right, -1))
-
-
-def _times(left: Extent, right: Extent) -> Extent:
-    return None if left is None or right is None else left * right
+    return add(left, scale(right, -1))
 
 
 def _divided(stride: int | np.ndarray, divisor: int, factor: int) -> int | np.ndarray:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.expr import Expr, Load, Var, const
@@ -48,7 +49,7 @@ class StepTile:
     """Those of the tile that have several iterations."""
     scope: Scope
 
-    @property
+    @cached_property
     def buffers(self) -> dict[str, Buffer]:
         """Where the results are held, by the names of the reductions."""
         shape = tuple(as_int(loop.extent) for loop in self.loops)

@@ -168,6 +168,21 @@ def test_a_stage_of_its_own_is_a_temporary_until_it_is_inlined() -> None:
     keeps_the_meaning(both)
 
 
+def test_a_chain_that_reads_no_old_elements() -> None:
+    """Not each way through 24 stencils is followed: there are 3^24."""
+    b, stages = ac.placeholder((4,), "B"), [ac.placeholder((52,), "source")]
+    for number in range(24):
+        last, length = stages[-1], stages[-1].shape[0] - 2
+        stages.append(
+            ac.compute((length,), lambda i, s=last: s[i] + s[i + 1] + s[i + 2], name=f"S{number}")
+        )
+    new = ac.update(b, ac.compute((4,), lambda i: b[i] + stages[-1][i]), name="B2")
+    state = schedule(ac.ComputeDAG([b, stages[0], new]))
+    for stage in reversed(stages[1:]):
+        state = state.compute_at(stage.name, "B2", "i")
+    assert state.writings == {"B2": Writing.IN_PLACE}
+
+
 def test_old_elements_that_are_needed_later() -> None:
     new = ac.update(A, ac.compute(A.shape, lambda i, j: A[i, j] * 0.5 + G[i, j]), name="A2")
     change = ac.compute(A.shape, lambda i, j: new[i, j] - A[i, j], "change")

@@ -189,6 +189,13 @@ def test_refusals(words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_a_ring_is_not_moved_into_threads() -> None:
+    state = chain(steps=3).bind("S2", "i", "blockIdx.x")
+    state = state.compute_at("S0", "S1", "i").store_at("S0", "S1", "")
+    with pytest.raises(ScheduleError, match="'S0' keeps what iterations made, which threads of"):
+        state.compute_at("S1", "S2", "i")
+
+
 def test_two_axes_at_once_are_refused() -> None:
     a = ac.placeholder((12, 12), name="A")
     p = ac.compute((12, 12), lambda i, j: a[i, j] * 2.0, name="P")

@@ -200,24 +200,31 @@ class MemoryWriter:
 
     def _gather(self, buffer: Buffer, places: list[Linear[Symbol]], mask: Value | None) -> Value:
         if mask is None or all(_inside(element, buffer) for element in places):
-            for load in (self._load_shared, self._load_interleaved):
-                if (near := load(buffer, places)) is not None:
-                    return near
+            if (near := self._load_vectors(buffer, places)) is not None:
+                return near
             values = [self._load_at(buffer, element, None) for element in places]
             return pack(self._writer, values)
         lanes = len(places)
         name = f"masked.gather.{suffix(in_memory(buffer.dtype.vector(lanes)))}.v{lanes}p0"
         return self._call_masked(name, buffer, self._pointers(buffer, places), mask)
 
-    def _load_shared(self, buffer: Buffer, places: list[Linear[Symbol]]) -> Value | None:
-        """Load neighbours of which each has as many lanes, as `x[j // 2]` of 8 lanes has 4.
-
-        Of complex numbers also the parts of one kind. None if `places` are others.
-        """
+    def _load_vectors(self, buffer: Buffer, places: list[Linear[Symbol]]) -> Value | None:
+        """Load a few vectors and choose from their lanes; None if `places` are too irregular."""
         offsets = [place.plus(places[0], -1) for place in places]
         if buffer.scope is Scope.REGISTER or any(offset.terms for offset in offsets):
             return None
-        numbers, lanes = [offset.constant for offset in offsets], len(places)
+        numbers = [offset.constant for offset in offsets]
+        repeated = self._load_repeated(buffer, places, numbers)
+        return repeated or self._load_interleaved(buffer, places, numbers)
+
+    def _load_repeated(
+        self, buffer: Buffer, places: list[Linear[Symbol]], numbers: list[int]
+    ) -> Value | None:
+        """Load neighbours and repeat each, like `x[j // 2]`, or one part of complex numbers.
+
+        `numbers` are the distances of `places` from the first. None if they are others.
+        """
+        lanes = len(places)
         copies = lanes // (max(numbers) + 1) if max(numbers) >= 0 else 0
         if copies > 1 and numbers == [lane // copies for lane in range(lanes)]:
             start, count = places[0], lanes // copies
@@ -232,15 +239,13 @@ class MemoryWriter:
         loaded = self._load_once(buffer, LaneIndex(start, count, 1))
         return shuffle(self._writer, loaded, loaded, numbers)
 
-    def _load_interleaved(self, buffer: Buffer, places: list[Linear[Symbol]]) -> Value | None:
+    def _load_interleaved(
+        self, buffer: Buffer, places: list[Linear[Symbol]], numbers: list[int]
+    ) -> Value | None:
         """Load elements of 2 or 4 rows in turns, as `x[k + l % 2, j + l // 2]` of l does.
 
-        None if `places` are others.
+        `numbers` are the distances of `places` from the first. None if they are others.
         """
-        offsets = [place.plus(places[0], -1) for place in places]
-        if buffer.scope is Scope.REGISTER or any(offset.terms for offset in offsets):
-            return None
-        numbers = [offset.constant for offset in offsets]
         for rows in (2, 4):
             count = len(places) // rows
             starts = numbers[:rows]

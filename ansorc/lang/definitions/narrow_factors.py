@@ -91,8 +91,13 @@ def _sum_weights(op: ComputeOp, weight: Load) -> ComputeOp:
 
 
 def _factors(op: ComputeOp) -> tuple[Load, Load] | None:
-    """Return the two elements whose products in int32 `op` sums; None for other computations."""
+    """Return the two elements whose products in int32 `op` sums; None for other computations.
+
+    A range that is data may depend on any axis, so that no sums of columns are shared.
+    """
     if op.combiner is not Combiner.SUM or op.more or op.places or op.buffer.dtype != INT32:
+        return None
+    if any(axis.bounds for axis in op.reduce_axes):
         return None
     match op.body:
         case Binary(BinaryOp.MUL, Cast(_, Load() as left), Cast(_, Load() as right)):

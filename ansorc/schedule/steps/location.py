@@ -98,6 +98,7 @@ def attach(step: Step, state: State, where: tuple[Stage, Stage, str], *, before:
     after = settle(state.with_stage(attached), step, before)
     require_bounded(step, before, after, (target.name, iterator))
     require_threads_fit(step, before, after)
+    require_kept_in_order(step, before, after)
     return after
 
 

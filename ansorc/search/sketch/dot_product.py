@@ -70,31 +70,30 @@ class TensorizeDotProduct:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is the only one that fits, and its readers allow it."""
-        return Verdict.APPLY if self._variants(partial, stage) else Verdict.SKIP
+        has_variants = next(self._variants(partial, stage), None) is not None
+        return Verdict.APPLY if has_variants else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield it with a panel of the weights in cache, then with the weights where they are."""
         yield from self._variants(partial, stage)
 
-    def _variants(self, partial: PartialSketch, stage: str) -> list[PartialSketch]:
-        """Return the sketches with `stage` computed by an instruction, none if it does not fit."""
+    def _variants(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketches with `stage` computed by an instruction, none if it does not fit."""
         if is_made(partial, stage) or not partial.stage(stage).is_untouched:
-            return []
+            return
         if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
-            return []  # its terms are others than in the definition
+            return  # its terms are others than in the definition
         matches = (_match(op, partial.target) for op in partial.state.dag.ops)
         fitting = [match for match in matches if match is not None]
         if [match.stage for match in fitting] != [stage]:
-            return []
-        sketches: list[PartialSketch] = []
+            return
         for is_packed in self._packings(partial, fitting[0]):
             try:
-                sketches.append(_tensorize(partial, fitting[0], is_packed=is_packed))
+                yield _tensorize(partial, fitting[0], is_packed=is_packed)
             except ScheduleError:
                 continue  # a producer or consumer does not allow this form
             if not fitting[0].is_grouped:
-                break
-        return sketches
+                return
 
     def _packings(self, partial: PartialSketch, match: _Match) -> Iterator[bool]:
         """Yield whether the weights are packed in the kernel, for each way to read them.
@@ -138,35 +137,40 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
     pair = factors(op.body)
     if pair is None or len(op.axes) < 2 or not op.reduce_axes:
         return None
+    left, right = pair
+    if not isinstance(left, Load) or not isinstance(right, Load):
+        return None
     axis = op.reduce_axes[-1]
     for function, terms in _LONGEST_FIRST:
         if misfit(op, function) or axis.extent % terms:
             continue
-        has_instruction = _has_instruction(op, function, target)
-        for weight, data in (pair, pair[::-1]):
-            if not isinstance(weight, Load) or not isinstance(data, Load):
-                continue
-            if has_instruction and _is_grouped(op, weight, terms):
-                return _Match(op.name, function, weight.buffer.name, is_grouped=True)
-            definition = "" if has_instruction else _other_definition(op, function, target)
+        definition = _definition(op, function, target)
+        if definition is None:
+            continue
+        grouped = [load for load in (left, right) if _is_grouped(op, load, terms)]
+        if len(grouped) == 1 and not definition:
+            return _Match(op.name, function, grouped[0].buffer.name, is_grouped=True)
+        for weight, data in ((left, right), (right, left)):
             is_read_once = weight.buffer.constant and function == "dot4"  # laid out, as it is
             pays = op.axes[-2].extent >= _LEAST_ROWS or is_read_once
-            if definition is not None and pays and _is_plain(op, weight, data):
-                if function == "dot2" and int16_factors(op) is not None:
-                    definition = "int16"
-                is_transposed = weight.indices[-1] == Var(axis.name)
-                return _Match(
-                    op.name, function, weight.buffer.name, False, is_transposed, definition
-                )
+            if not pays or not _is_plain(op, weight, data):
+                continue
+            if function == "dot2" and int16_factors(op) is not None:
+                definition = "int16"
+            is_transposed = weight.indices[-1] == Var(axis.name)
+            return _Match(op.name, function, weight.buffer.name, False, is_transposed, definition)
     return None
 
 
-def _other_definition(op: ComputeOp, function: str, target: Target) -> str | None:
-    """Return the definition of `op` for which there is an instruction, None if there is none."""
-    has_bytes = bool(dot_products(target, DOT_FUNCTIONS["dot4"], "uint8", "int8"))
-    fits = function == "dot4" and has_bytes and shifted_factors(op) is not None
-    can = backend_of(target).capabilities(target).dot_products
-    return "shifted" if fits and can else None
+def _definition(op: ComputeOp, function: str, target: Target) -> str | None:
+    """Return the definition of `op` for which there is an instruction, "" for its own.
+
+    None if there is no such instruction.
+    """
+    if _has_instruction(op, function, target):
+        return ""
+    has_bytes = function == "dot4" and _is_usable(target, function, ("uint8", "int8"))
+    return "shifted" if has_bytes and shifted_factors(op) is not None else None
 
 
 def _is_grouped(op: ComputeOp, weight: Load, terms: int) -> bool:
@@ -194,10 +198,15 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
     """Return whether the target has an instruction for the factors of `op`."""
     pair = factors(op.body)
     assert pair is not None
-    names = [dtype_of(factor).name for factor in pair]
+    left, right = (dtype_of(factor).name for factor in pair)
     if function == "dot2" and op.buffer.dtype == INT32:
-        names = ["int16", "int16"]
-    is_there = dot_products(target, DOT_FUNCTIONS[function], *names)
+        left = right = "int16"
+    return _is_usable(target, function, (left, right))
+
+
+def _is_usable(target: Target, function: str, kinds: tuple[str, str]) -> bool:
+    """Return whether the target has `function` for factors of two dtypes, and its code uses it."""
+    is_there = dot_products(target, DOT_FUNCTIONS[function], *kinds)
     return bool(is_there) and backend_of(target).capabilities(target).dot_products
 
 

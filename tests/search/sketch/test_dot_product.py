@@ -174,3 +174,29 @@ def test_the_definitions_and_their_refusals() -> None:
         schedule(wide).redefine("C", "int16")
     with pytest.raises(ScheduleError, match="no sum in int32 of products of int8, one of which"):
         schedule(wide).redefine("C", "shifted")
+
+
+def test_a_range_that_is_data_has_no_shared_sums() -> None:
+    """The sums of the columns would depend on the row."""
+    p = ac.placeholder((17,), "P", "int32")
+    a, w = ac.placeholder((16, 20), "A", "int8"), ac.placeholder((20, 8), "W", "int8")
+
+    def body(i: Any, j: Any) -> ac.Reduction:
+        r = ac.reduce_axis((p[i], p[i + 1]), "r")
+        return ac.sum(a[i, r].astype("int32") * w[r, j].astype("int32"), axis=r)
+
+    dag = ac.ComputeDAG([p, a, w, ac.compute((16, 8), body, "C")])
+    assert tensorized_names(dag, SPR) == []
+    for definition in ("int16", "shifted"):
+        with pytest.raises(ScheduleError, match=f"'C' has no definition '{definition}'"):
+            schedule(dag).redefine("C", definition)
+
+
+def test_two_factors_in_groups_are_no_product_of_matrices() -> None:
+    w, k = ac.placeholder((8, 32, 2), "W", "int8"), ac.reduce_axis(16, "k")
+
+    def body(i: Any, j: Any) -> ac.Reduction:
+        element = w[k // 2, j, k % 2].astype("int32")
+        return ac.sum(element * element, axis=k)
+
+    assert tensorized_names(ac.ComputeDAG([w, ac.compute((16, 32), body, "C")]), ZEN3) == []
