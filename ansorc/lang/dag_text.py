@@ -352,7 +352,7 @@ class _Reader:
         op = self.ops[-1]
         load = self._parse(element, self.buffers, _variables(op.axes, ()))
         if not isinstance(load, Load):
-            raise ParseError(f"'{element}' is no element of a tensor")
+            raise ParseError(f"'{element}' is no element of a tensor; name one, as A[i0, i1]")
         self.ops[-1] = replace(op, overwrites=(*op.overwrites, load))
 
     def _combine(self, identity: str, body: str) -> None:
