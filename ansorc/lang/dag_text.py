@@ -224,7 +224,7 @@ class _Reader:
         else:
             raise ParseError(
                 "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'overwrites …', "
-                "'combine …', 'hint …' or 'params …'"
+                "'combine …', 'hint …' or 'params …', or 'step …' behind a scan"
             )
 
     def _continues_scan(self, text: str) -> bool:
@@ -320,7 +320,7 @@ class _Reader:
     ) -> StepSum:
         inner, combiner = _axes(line["reduce"]), _combiner(line["combiner"])
         if not isinstance(combiner, Combiner):
-            raise ParseError("a reduction in the step of a scan is of numbers or bools")
+            raise ParseError("the step of a scan reduces by sum, prod, max, min, any or all")
         scalar = replace(self._buffer(line), scope=Scope.LOCAL)
         body = self._parse(line["body"], known, _variables(axes, inner))
         return StepSum(scalar, inner, combiner, body)
@@ -352,7 +352,7 @@ class _Reader:
         op = self.ops[-1]
         load = self._parse(element, self.buffers, _variables(op.axes, ()))
         if not isinstance(load, Load):
-            raise ParseError(f"'{element}' is no element of a tensor")
+            raise ParseError(f"'{element}' is no element of a tensor; name one, as A[i0, i1]")
         self.ops[-1] = replace(op, overwrites=(*op.overwrites, load))
 
     def _combine(self, identity: str, body: str) -> None:

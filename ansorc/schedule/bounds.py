@@ -320,7 +320,7 @@ def _over_threads(
     for axis, extent, all_threads in zip(stage.op.axes, stage.region, whole, strict=True):
         box, width = boxes[axis.name], all_threads.width
         moved = add(add(width, scale(extent, -1)), box.width)
-        if isinstance(width, np.ndarray) and moved is not None:
+        if not (width is None or moved is None or isinstance(width, int)):
             moved = np.where(width == axis.extent, width, moved)  # cut off there, moved or not
         if all_threads.low is not None and not all_threads.low.terms:
             wider[axis.name] = replace(box, low=Linear(), width=axis.extent)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from threading import get_ident
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from weakref import WeakValueDictionary
 
 Owner = TypeVar("Owner")
@@ -16,6 +17,13 @@ Result = TypeVar("Result")
 P = ParamSpec("P")
 
 _MEMO, _SHARED = "_memo", "_shared"
+
+
+class _InUse(WeakValueDictionary[Hashable, Any]):
+    """Results by what was asked, as long as they are in use; what is pickled has none."""
+
+    def __reduce__(self) -> tuple[type[_InUse], tuple[()]]:
+        return _InUse, ()
 
 
 def memoize(
@@ -43,16 +51,15 @@ def share(
 ) -> Callable[Concatenate[Owner, P], Result]:
     """Return `compute`, asked once as with `memoize`, but for as long as its result is in use.
 
-    The owner does not keep it: it is gone with the last of those that got it.
+    The owner does not keep it: it is gone with the last of those that got it. Each thread has its
+    own, as searches for one computation in several threads would change it at the same time.
     """
 
     @wraps(compute)
     def look_up(owner: Owner, *rest: P.args, **named: P.kwargs) -> Result:
-        memo: WeakValueDictionary[Hashable, Result] = vars(owner).setdefault(
-            _SHARED, WeakValueDictionary()
-        )
-        key = cast(Hashable, (compute, *rest, *named.items()))
-        known = memo.get(key)
+        memo: _InUse = vars(owner).setdefault(_SHARED, _InUse())
+        key = cast(Hashable, (get_ident(), compute, *rest, *named.items()))
+        known: Result | None = memo.get(key)
         if known is None:
             known = memo[key] = compute(owner, *rest, **named)
         return known

@@ -52,9 +52,9 @@ def choose_threads(measurer: object, records: Records, best: Record) -> int:
 
 
 def estimate_choosing_s(best: Record) -> float:
-    """Return about how many seconds `choose_threads` takes, more with fewer threads."""
-    counts = 1 + len(thread_counts(best.environment.running))
-    return _ROUNDS * counts * _CALLS * (best.median_s or 0.0)
+    """Return about how many seconds `choose_threads` takes; 0 if there is nothing to choose."""
+    fewer = thread_counts(best.environment.running)
+    return _ROUNDS * (1 + len(fewer)) * _CALLS * (best.median_s or 0.0) if fewer else 0.0
 
 
 def find_threads(records: Records, best: Record) -> int:

@@ -228,6 +228,8 @@ class _Driver:
     on_trial: Callable[[Task, Trial], None]
     curve: list[CurvePoint] = field(default_factory=list[CurvePoint])
     is_interrupted: bool = False
+    is_short_of_time: bool = False
+    """Whether a task was given up because the time was not enough for one more program."""
 
     def __post_init__(self) -> None:
         self._begin = time.monotonic()
@@ -251,7 +253,8 @@ class _Driver:
     @property
     def trials_spared(self) -> int:
         """The trials that are left where the scheduler wants no more of them."""
-        is_over = not self.is_interrupted and self.scheduler.next(self._progress) is None
+        is_cut_off = self.is_interrupted or self.is_short_of_time
+        is_over = not is_cut_off and self.scheduler.next(self._progress) is None
         return max(0, self.scheduler.trials - self._trials) if is_over else 0
 
     @property
@@ -382,7 +385,7 @@ class _Driver:
         return tuple(results)
 
     def _measure(self, chosen: Round) -> bool:
-        """Do one round; return whether there was anything to measure."""
+        """Do one round; return whether there was anything to measure, and time for it."""
         run, proposed = self._run(chosen.task), list[Batch]()
 
         def choose() -> None:
@@ -392,9 +395,11 @@ class _Driver:
         (batch,) = proposed
         if not batch:
             return False
-        learns = self.options.search.cost_model == "trees"
+        learns, before = self.options.search.cost_model == "trees", run.trials
         run.measure(batch, import_ahead if learns else nothing)
-        return True
+        is_measured = run.trials > before
+        self.is_short_of_time |= not is_measured
+        return is_measured
 
     def _run(self, number: int) -> TuningRun:
         """The run of a task, made when it is first wanted: it profits from what others found."""

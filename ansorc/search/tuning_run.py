@@ -147,6 +147,11 @@ class TuningRun:
         return self._best
 
     @property
+    def _best_s(self) -> float:
+        """The time of the fastest one; 0 if there is none."""
+        return (self._best and self._best.median_s) or 0.0
+
+    @property
     def curve(self) -> tuple[tuple[int, float], ...]:
         """(trial, best seconds so far) at each improvement, as `TuneResult.curve`."""
         return curve_of(self._records.all(self._task.key, self._environment))
@@ -228,9 +233,8 @@ class TuningRun:
         self._read_related()
         with self._watch.phase("search"), concurrently(meanwhile):
             if self._measurer is None:
-                best_s = (self._best and self._best.median_s) or 0.0
                 options = self._options.for_workers()
-                self._measurer = self._machines.open(self._task, options, best_s, self._watch)
+                self._measurer = self._machines.open(self._task, options, self._best_s, self._watch)
 
     def measure(self, batch: Batch, meanwhile: Callable[[], None] = nothing) -> None:
         """Measure `batch`, record each result as it comes, and learn from it.
@@ -242,9 +246,8 @@ class TuningRun:
         self.start()
         waiting = list(batch)
         while waiting and not self.is_late:
-            best_s = (self._best and self._best.median_s) or 0.0
             builders = self._options.measuring.builders
-            count = self._budget.affordable(len(waiting), builders, best_s)
+            count = self._budget.affordable(len(waiting), builders, self._best_s)
             part, waiting = waiting[:count], waiting[count:]
             if part:
                 self._measure_part(part, nothing if waiting else meanwhile)
@@ -268,16 +271,16 @@ class TuningRun:
             seconds = result.measurement and result.measurement.median_s
             self._proposals.learn(planned.program, seconds)
 
-    def finish(self, limit_s: float = math.inf) -> None:
+    def finish(self, limit_s: float | None = None) -> None:
         """Time the fastest programs against each other, unless that is decided already.
 
-        After `limit_s` they are not timed again.
+        After `limit_s` they are not timed again; None: after the time of the options.
         """
         if self._final.is_decided:
             return
         self.start()
         with self._watch.phase("contest"):
-            limit_s = min(limit_s, self._budget.left_s)
+            limit_s = self._budget.left_s if limit_s is None else limit_s
             self._ranking = self._final.hold(self.measurer, self._record, limit_s)
         self._best = self._records.best(self._task.key, self._environment)
         if self._best is not None:

@@ -23,7 +23,12 @@ from ansorc.ir.printer import to_text
 from ansorc.search.measure import Measurer, ProgramText
 from ansorc.search.programs import ProgramChoice, choose_program
 from ansorc.search.record import Records
-from ansorc.search.thread_count_op import ThreadMeasurer, choose_threads, fastest_count
+from ansorc.search.thread_count_op import (
+    ThreadMeasurer,
+    choose_threads,
+    estimate_choosing_s,
+    fastest_count,
+)
 from ansorc.target import Target
 
 COUNTS = (0, 1, 2, 4, 8)
@@ -83,6 +88,9 @@ def test_the_choice_is_measured_once_kept_and_built(
     assert result.best is not None
     assert set(asked) == {(result.best.environment.threads, 1)}
     assert result.threads == 1
+    environment = replace(result.best.environment, threads=1)
+    assert estimate_choosing_s(result.best) > 0.0
+    assert estimate_choosing_s(replace(result.best, environment=environment)) == 0.0
     program = choose_program(result.task, ProgramChoice(tmp_path / "tune.db", threads=2))
     assert program.threads == result.build().signature.threads == 1
     with Records.open(tmp_path / "tune.db") as records:

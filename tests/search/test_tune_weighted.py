@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 import ansorc as ac
 from ansorc.errors import MeasureError, OptionError
 from ansorc.search import machines, tuning_run
+from ansorc.search.contest import Final
 from ansorc.search.measure import (
     Failure,
     FailureKind,
@@ -24,6 +27,7 @@ from ansorc.search.measure import (
 from ansorc.search.options import LIMITED_SPACE, Scheduling, SearchOptions
 from ansorc.search.record import Records
 from ansorc.search.task_scheduler import TaskScheduler
+from ansorc.search.time_budget import TimeBudget
 from ansorc.search.tune_options import TuneOptions
 from ansorc.search.tune_result import Trial
 from ansorc.search.tune_weighted import (
@@ -284,6 +288,55 @@ def test_of_a_limited_time_every_task_has_some_and_a_contest(
     assert not any("compared" in note for one in result.results for note in one.notes)
     assert 45.0 <= clock[0] <= 50.0 + 1, "little of the time is left over, and no more is taken"
     assert sum(one.measured_now for one in result.results) < 45, "and what the contests took"
+
+
+def test_a_task_without_time_for_one_more_program_gets_no_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OneRound(TimeBudget):
+        """Has time for the programs of one round."""
+
+        def affordable(self, most: int, at_once: int, best_s: float) -> int:
+            self.is_spent = self._count > 0
+            return 0 if self.is_spent else most
+
+    monkeypatch.setattr(tuning_run, "TimeBudget", OneRound)
+    reports: list[RoundReport] = []
+    result = tune_weighted(
+        networks(), replace(wanted(tmp_path), time_budget=20.0), SIX, reports.append
+    )
+    sums = [0, *(sum(task.trials for task in done.tasks) for done in reports)]
+    assert sums[-1] >= 6 * len(result.results)
+    assert sum(old == new for old, new in pairwise(sums)) <= len(result.results)
+    assert result.trials_spared == 0, "the time was up, not what can be gained"
+
+
+def test_contests_have_the_time_that_rounds_leave_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, limits = [0.0], list[float]()
+
+    class Slow(Scaled):
+        def measure(
+            self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
+        ) -> Iterator[MeasureResult]:
+            for result in super().measure(candidates, meanwhile):
+                clock[0] += 3.0
+                yield result
+
+    def read() -> float:
+        return clock[0]
+
+    def hold(self: Final, measurer: object, record: object, limit_s: float) -> None:
+        limits.append(limit_s)
+
+    monkeypatch.setattr(machines, "Measurer", Slow)
+    monkeypatch.setattr("time.monotonic", read)
+    monkeypatch.setattr(tuning_run, "TimeBudget", partial(TimeBudget, clock=read))
+    monkeypatch.setattr(Final, "hold", hold)
+    tune_weighted(networks(), replace(wanted(tmp_path), time_budget=50.0), SIX)
+    assert clock[0] < 50.0
+    assert limits[-1] == pytest.approx(50.0 - clock[0]), "the last one has all that is left"
 
 
 def test_spaces_that_are_exhausted_end_tuning(tmp_path: Path) -> None:

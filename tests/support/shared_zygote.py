@@ -58,7 +58,10 @@ class SharedZygotes:
 
 
 def circumstances() -> Circumstances:
-    """Return all that a zygote has from the process that starts it, and the thread it dies with."""
+    """Return what a zygote has from the process that starts it, and the thread it dies with.
+
+    The working directory is left out: each test of a command has one, and workers get full paths.
+    """
     variables = {**os.environ}
     variables.pop("PYTEST_CURRENT_TEST", None)
     return (threading.get_ident(), tuple(sys.path), tuple(sorted(variables.items())))

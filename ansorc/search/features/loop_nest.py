@@ -314,6 +314,7 @@ class LoopNests:
     choices: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
     _made: dict[str, LoopNest] = field(default_factory=dict[str, LoopNest])
     _constants: dict[int, FloatArray] = field(default_factory=dict[int, FloatArray])
+    _early: dict[At, dict[str, Extent]] = field(default_factory=dict[At, dict[str, Extent]])
 
     def nest(self, stage: Stage) -> LoopNest:
         """Return the nest of `stage`, which is not inlined."""
@@ -385,11 +386,18 @@ class LoopNests:
             replace(loop, is_reduce=False) if loop.is_reduce else loop
             for loop in outer.loops[:count]
         )
-        beside = self.state.stages_inside(target.name, stage.attach.iterator)
-        if any(each.ring is not None for each in beside):
-            early = warm_ups(self.state, beside)[stage.name]
+        early = self._warm_ups(stage.attach).get(stage.name)
+        if early is not None:
             loops = (*loops[:-1], replace(loops[-1], extent=loops[-1].extent + self.array(early)))
         return loops, steps
+
+    def _warm_ups(self, place: At) -> dict[str, Extent]:
+        """Return how many iterations early the stages in a loop begin; none if no window slides."""
+        if place not in self._early:
+            beside = self.state.stages_inside(place.stage, place.iterator)
+            slides = any(stage.ring is not None for stage in beside)
+            self._early[place] = warm_ups(self.state, beside) if slides else {}
+        return self._early[place]
 
     def _parallel(self, stage: Stage) -> list[BoolArray]:
         """Which programs run each iterator in parallel."""

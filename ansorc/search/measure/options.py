@@ -54,8 +54,9 @@ class RunOptions:
     early_stop_factor: float = 4.0
     """Two timed calls this many times slower than the best known end the timing."""
     first_factor: float = 8.0
-    """A first call this many times slower than the best known, and longer than first calls may take
-    for other reasons, is the only one."""
+    """A first call that lasts this many times the best known time is the only one, after at least
+    `first_least_s`: shorter ones may wait for a core, and calling again costs little."""
+    first_least_s: float = 0.05
     killed_factor: float = 20.0
     """A first call that lasts this many times the best known time is killed, after at least
     `killed_least_s`."""
@@ -160,7 +161,7 @@ def first_call_limits_s(
     if not best_s:
         return inf, inf
     started_s = _STARTED_S + array_bytes / _TOUCHED_BYTES_PER_S
-    slow_s = options.first_factor * best_s + started_s
+    slow_s = max(options.first_factor * best_s, options.first_least_s) + started_s
     killed_s = max(options.killed_factor * best_s, options.killed_least_s) + started_s
     return slow_s, max(slow_s, killed_s)
 

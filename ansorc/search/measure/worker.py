@@ -95,7 +95,7 @@ _STATUS_MEANING = {
     },
 }
 
-SLOW_NOTE = "one call only: far slower than the best"
+SLOW_NOTE = "stopped early: far slower than the best"
 """The note of a program that was stopped early."""
 BUILD_REFUSALS = (
     ScheduleError, LanguageError, IRError, InternalError, ParseError, BuildError
@@ -342,10 +342,11 @@ def _time(
         seconds, is_slow = budget.sample_quietly(sampled, far_s)
     else:
         seconds, is_slow = sampled()
-    note = SLOW_NOTE if is_slow else _state(kernel.target)
+    notes = filter(None, (SLOW_NOTE if is_slow else "", _state(kernel.target)))
     return Measurement(
-        tuple(seconds), checked=True, stopped_early=is_slow, max_error=kernel.max_error, note=note
-    )
+        tuple(seconds), checked=True, stopped_early=is_slow, max_error=kernel.max_error,
+        note="; ".join(notes),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

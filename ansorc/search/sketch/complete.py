@@ -234,7 +234,7 @@ def place_stages(
     first = PartialSketch.of(sketch)
     placement = placement or BEST_PLACES
     in_groups = placement is BEST_PLACES and is_pipeline(first)
-    most = 1 if in_groups and is_long(sketch) else max_locations
+    most = 1 if in_groups and _has_many_stages(first.state) else max_locations
     partials: list[RankedSketch] = [(0, first)]
     for stage in reversed(first.state.stages):
         if not stage.is_inlined:
@@ -249,8 +249,11 @@ def place_stages(
 
 def is_long(sketch: Sketch) -> bool:
     """Return whether a pipeline has so many stages that few ways to compute it are compared."""
-    stages = [stage for stage in sketch.state.stages if not stage.is_inlined]
-    return len(stages) > MOST_PLACED and is_pipeline(PartialSketch.of(sketch))
+    return _has_many_stages(sketch.state) and is_pipeline(PartialSketch.of(sketch))
+
+
+def _has_many_stages(state: State) -> bool:
+    return sum(not stage.is_inlined for stage in state.stages) > MOST_PLACED
 
 
 def _group_stages(first: PartialSketch) -> Iterator[PartialSketch]:
@@ -268,8 +271,7 @@ def _in_strips(first: PartialSketch) -> Iterator[PartialSketch]:
     Only those in which something is kept.
     """
     most = first.target.cache_bytes[1] // 2
-    count = sum(not stage.is_inlined for stage in first.state.stages)
-    for depth in SLIDING_DEPTHS if count <= MOST_PLACED else ():
+    for depth in () if _has_many_stages(first.state) else SLIDING_DEPTHS:
         partial = _placed_in(SlidingWindows(depth), first)
         if bytes_kept(partial) > most:
             partial = _placed_in(SlidingWindows(depth, has_columns=True), first)

@@ -52,22 +52,21 @@ class AlwaysInline:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is strictly inlineable."""
-        if not is_inlineable(partial, stage):
+        if not is_inlineable(partial, stage) or self._repeats_much(partial, stage):
             return Verdict.SKIP
-        source, readers = partial.stage(stage).op, partial.state.readers(stage)
-        repeated = max(
-            max(
-                count_repeated_work(reader.op, source),
-                count_work_along_others(partial.state, reader.op, source),
-            )
-            for reader in readers
-        )
-        is_short = self.most_repeated is None or repeated <= self.most_repeated
-        return Verdict.APPLY_AND_STOP if is_short else Verdict.SKIP
+        return Verdict.APPLY_AND_STOP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketch with the stage inlined."""
         yield partial.then(ComputeInline(stage)).with_trace(f"inline {stage}")
+
+    def _repeats_much(self, partial: PartialSketch, stage: str) -> bool:
+        most, source = self.most_repeated, partial.stage(stage).op
+        return most is not None and any(
+            count_repeated_work(reader.op, source) > most
+            or count_work_along_others(partial.state, reader.op, source) > most
+            for reader in partial.state.readers(stage)
+        )
 
 
 @dataclass(frozen=True)

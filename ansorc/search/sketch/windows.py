@@ -229,8 +229,10 @@ class Grouping:
             return None
         if _is_whole(placed.state, name):
             return None
-        self.tiles[root] = loop
-        return self.keep(placed, name, (root, loop))
+        kept = self.keep(placed, name, (root, loop))
+        if kept is not None:
+            self.tiles[root] = loop
+        return kept
 
     def finish(self, partial: PartialSketch) -> PartialSketch:
         """Return the sketch with the stages of groups shaped, where that is to be."""

@@ -82,11 +82,13 @@ class Tape:
         return result
 
     def number_of(self, value: Operand) -> int:
-        """Return the number of a formula or a constant."""
+        """Return the number of a formula or a constant; raise TypeError for anything else."""
         if type(value) is Formula:
             return value.number
         is_array = isinstance(value, np.ndarray | np.generic)
-        kind = value.dtype.num if is_array else _PYTHON_KINDS[type(value)]
+        kind = value.dtype.num if is_array else _PYTHON_KINDS.get(type(value))
+        if kind is None or (is_array and value.size != 1):
+            raise TypeError(f"a constant beside formulas is one number, not {value!r}")
         known = value.item() if is_array else value
         number = self._numbers.get((kind, known))
         if number is None:
@@ -132,16 +134,25 @@ class Tape:
 
     def _probe(self, number: int) -> Any:
         """Return what a number is in the probe."""
-        if number not in self._probed:
-            if number < len(self.probe):
-                value: Any = self.probe[number]
-            elif number in self.constants:
-                value = self.constants[number]
-            else:
-                function, *operands = self.steps[number]
-                value = function(*[self._probe(operand) for operand in operands])
-            self._probed[number] = value
+        waiting = [number]
+        while waiting:  # no recursion: a chain of steps may be longer than calls are deep
+            operands = self.steps.get(waiting[-1], ())[1:]
+            missing = [operand for operand in operands if operand not in self._probed]
+            waiting += missing
+            if not missing:
+                last = waiting.pop()
+                if last not in self._probed:
+                    self._probed[last] = self._probe_next(last)
         return self._probed[number]
+
+    def _probe_next(self, number: int) -> Any:
+        """Return what a number is in the probe, where its operands are known."""
+        if number < len(self.probe):
+            return self.probe[number]
+        if number in self.constants:
+            return self.constants[number]
+        function, *operands = self.steps[number]
+        return function(*[self._probed[operand] for operand in operands])
 
 
 @cache
@@ -308,6 +319,16 @@ def _keeps_type(tape: Tape, rest: int, constant: int) -> bool:
     return kind == other or np.promote_types(_dtype(kind), _dtype(other)).num == kind
 
 
+_divide_by_one = _neutral(1, is_either=False)
+
+
+def _floor_divide(tape: Tape, first: int, second: int) -> object:
+    """Return the first operand of a division by 1, if it has whole numbers."""
+    kind = tape.kinds[first]
+    is_whole = kind >= 0 and _dtype(kind).kind != "f"
+    return _divide_by_one(tape, first, second) if is_whole else None
+
+
 def _logical(*, absorbing: bool) -> _Simpler:
     """Return what knows results of "and" (False absorbs) and "or" (True absorbs)."""
 
@@ -345,7 +366,7 @@ def _equal(tape: Tape, first: int, second: int) -> object:
 
 _SIMPLER: dict[Function, _Simpler] = {
     np.multiply: _neutral(1, is_either=True),
-    np.floor_divide: _neutral(1, is_either=False),
+    np.floor_divide: _floor_divide,
     np.add: _neutral(0, is_either=True),  # the sign of a zero apart
     np.subtract: _neutral(0, is_either=False),
     np.bitwise_and: _logical(absorbing=False),

@@ -75,6 +75,22 @@ def weighted(rows: int = 20, columns: int = 40) -> ComputeDAG:
     return ComputeDAG([image, ac.compute((2, rows, columns), lambda c, y, x: total[c, y, x] * 0.5)])
 
 
+def skewed(rows: int = 40, columns: int = 64) -> ComputeDAG:
+    """Of the two stages that are read the one that is placed first moves along both axes."""
+    image = ac.placeholder((rows + 1, columns + rows + 1), "A")
+    fine, skew = (
+        ac.compute(
+            (rows + 1, columns + rows), lambda y, x: ac.exp(image[y, x]) + image[y, x + 1], name
+        )
+        for name in ("fine", "skew")
+    )
+
+    def joined(y: Scalar, x: Scalar) -> Scalar:
+        return (fine[y, x] + fine[y + 1, x]) * (skew[y, x + y] + skew[y + 1, x + y])
+
+    return ComputeDAG([image, ac.compute((rows, columns), joined, "C")])
+
+
 def kept(state: State) -> set[str]:
     return {stage.name for stage in state.stages if stage.ring is not None}
 
@@ -105,6 +121,10 @@ def test_rows_are_divided_where_a_cache_does_not_hold_what_is_kept() -> None:
     assert not in_strips(chain(40)), "of long chains there is no time to compare it"
 
 
+def test_a_stage_keeps_rows_beside_one_that_cannot() -> None:
+    assert [kept(sketch.state) for sketch in in_strips(skewed())] == [{"fine"}]
+
+
 def test_what_all_channels_share_is_computed_once() -> None:
     """It follows from a window, and is not inlined three times."""
     for sketch in in_strips(sharpened()):
@@ -125,7 +145,7 @@ def test_the_warm_up_counts() -> None:
         assert nests.nest(state.stage("down")).extents.prod() == 64 * 32
 
 
-@pytest.mark.parametrize("dag", [blur(13, 40), sharpened(12), chain(4, extent=30)])
+@pytest.mark.parametrize("dag", [blur(13, 40), sharpened(12), chain(4, extent=30), skewed(12, 20)])
 def test_strips_are_right(dag: ComputeDAG) -> None:
     rng = np.random.default_rng(0)
     sketches = in_strips(dag)

@@ -46,6 +46,8 @@ def neutral(i: Any, f: Any, d: Any, b: Any) -> list[Any]:
         i + 0,
         i - 0,
         i // 1,
+        d // 1,
+        f // 1.0,
         i / 1,
         f * 1,
         d + ZERO,
@@ -140,6 +142,21 @@ def test_a_formula_is_neither_true_nor_an_array() -> None:
         np.asarray(formula)
     with pytest.raises(TypeError, match="NotImplemented"):
         np.add(np.zeros(3), cast(Array, formula), out=np.zeros(3))
+
+
+@pytest.mark.parametrize("other", [None, [1, 2], "x", np.arange(3)])
+def test_what_is_not_one_number_cannot_be_recorded(other: Any) -> None:
+    (formula,) = Tape([np.arange(3)]).inputs()
+    with pytest.raises(TypeError, match="beside formulas is one number"):
+        np.add(cast(Array, formula), other)
+
+
+def test_a_question_may_follow_a_long_chain_of_steps() -> None:
+    (formula,) = Tape([np.arange(3)]).inputs()
+    total = cast(Array, formula)
+    for _ in range(5000):
+        total = total + formula
+    assert np.all(total < 10_003)
 
 
 def test_other_functions_are_recorded_as_one_step() -> None:

@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 from ansorc.lang import ComputeDAG
-from ansorc.schedule import replay
-from ansorc.schedule.extent import Extent
+from ansorc.schedule import replay, schedule
+from ansorc.schedule.extent import Extent, Hole
 from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import Split
 from ansorc.search.evolution.sampling import sample
-from ansorc.search.sketch.sketch import Sketch
+from ansorc.search.sketch.sketch import Sketch, TileVariable
 from ansorc.search.space import design_space, population_state, tiles
-from ansorc.search.space.genes import numbers_of
+from ansorc.search.space.genes import numbers_of, table_of
 from ansorc.search.space.skeleton import skeleton_of
+from ansorc.target import Target
+from tests.codegen.cuda.hand_schedules import matmul_dag
 from tests.search.workloads import ZEN, convolution, matmul, transpose
 
+GPU = Target.parse("cuda -arch=sm_90")
 DAGS = {
     "matrix product": matmul(48, 60, 24),
     "odd matrix product": matmul(49, 61, 23),
@@ -43,6 +47,24 @@ def test_formulas_give_what_replaying_gives(name: str) -> None:
                 assert one.attach == other.attach
                 for found, expected in zip(extents_of(one), extents_of(other), strict=True):
                     np.testing.assert_array_equal(found, expected)
+
+
+def test_what_a_block_shares_is_cut_off_at_the_axis() -> None:
+    """Rows of A are copied inside a loop over them, so the box of one iteration is a part."""
+    dag = matmul_dag(8, 8, 8)
+    state = schedule(dag).cache_write("C", "local").split("C", "i", [2, 2])
+    state = state.reorder("C", ["i.0", "i.1", "i.2", "j"]).bind("C", "i.0", "blockIdx.x")
+    state = state.bind("C", "i.1", "threadIdx.x").compute_at("C.local", "C", "i.1")
+    state = state.cache_read("A", "shared", ["C.local"]).compute_at("A.shared", "C.local", "i")
+    holes = Split("C", "i", (Hole("C.i", (1,)), Hole("C.i", (2,))))
+    steps = tuple(holes if isinstance(step, Split) else step for step in state.steps)
+    sketch = Sketch(dag, GPU, "", steps, (TileVariable("C.i", 8, 3, 8),))
+    genes = np.arange(len(table_of(sketch, sketch.variables[0])), dtype=np.int64)[:, None]
+    quick, slow = population_state(sketch, genes), sketch.replay(tiles(sketch, genes))
+    for found, expected in zip(
+        quick.stage("A.shared").region, slow.stage("A.shared").region, strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_steps_are_replayed_once() -> None:
