@@ -1,4 +1,4 @@
-"""What a call of a C function on whole arrays computes, by its reference."""
+"""Run a call of a C function on whole arrays by its reference in Python."""
 
 from __future__ import annotations
 

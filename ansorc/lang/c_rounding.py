@@ -1,4 +1,4 @@
-"""How far the result of a C function of whole arrays may be from its reference."""
+"""Bound the difference between the result of a C function of whole arrays and its reference."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _ROUNDINGS = 64.0
 def bound_of_c_call(
     op: ComputeOp, tensors: Mapping[str, Array], bounds: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return a bound of the error, the same for all elements; none for exact results.
+    """Return a bound of the error, the same for all elements; no bound for integer results.
 
-    It is how far the largest moved element moves if each input moves by its error, and a number of
-    roundings of the largest result: nothing is known of how the function computes.
+    Nothing is known of how the function computes. The bound has a number of roundings of the
+    largest result, and for each input the largest change of an element when that input changes by
+    its error.
     """
     assert op.c_call is not None
     function, result = op.c_call.function, tensors[op.buffer.name]

@@ -122,17 +122,31 @@ def _check_scan(op: ComputeOp) -> None:
 
 
 def _check_step_sums(op: ComputeOp) -> None:
-    """Raise LanguageError unless the reductions in the steps of a scan have axes of their own."""
+    """Raise LanguageError unless the reductions in the steps of a scan have axes of their own.
+
+    An axis of two reductions has one extent.
+    """
     own = {axis.name for axis in op.axes}
+    extents: dict[str, int] = {}
     for each in op.step_sums:
         inner = {axis.name for axis in each.axes}
-        if not inner or inner & own or free_vars(each.body) - own - inner:
+        is_twice = len(inner) < len(each.axes)
+        if not inner or is_twice or inner & own or free_vars(each.body) - own - inner:
             raise LanguageError(
                 f"'{each.buffer.name}' reduces over {', '.join(inner) or 'nothing'}; its terms "
                 f"follow axes of its own and those of '{op.name}' ({', '.join(own)})"
             )
+        for axis in each.axes:
+            if extents.setdefault(axis.name, axis.extent) != axis.extent:
+                raise LanguageError(
+                    f"the steps of '{op.name}' reduce over '{axis.name}' of extents "
+                    f"{extents[axis.name]} and {axis.extent}; give the second a name of its own"
+                )
         if dtype_of(each.body).is_bool != each.combiner.is_logical:
-            raise LanguageError(f"'{each.buffer.name}' combines {dtype_of(each.body)}s")
+            raise LanguageError(
+                f"'{each.buffer.name}' combines {dtype_of(each.body)}s by {each.combiner.value}; "
+                "any and all combine bools, the others numbers"
+            )
     for expr in (*op.parts, *op.inits) if op.step_sums else ():
         if others := free_vars(expr) - own:
             raise LanguageError(f"'{op.name}' uses the axis '{min(others)}' outside of its sum")

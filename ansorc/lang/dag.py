@@ -205,9 +205,9 @@ class ComputeDAG:
 
 
 def _refuse_updates_of_c_calls(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
-    """Raise LanguageError for inputs that are updated beside C functions.
+    """Raise LanguageError if a DAG updates inputs and has a stage that a C function computes.
 
-    Which elements these read is not known, so nothing could be written in place.
+    It is not known which elements the function reads, so nothing could be written in place.
     """
     calls = [op.name for op in ops if op.c_call is not None]
     if calls and any(buffer.is_updated for buffer in params):

@@ -224,7 +224,7 @@ class _Reader:
         else:
             raise ParseError(
                 "expected 'input …', 'compute …', 'range …', 'at …', 'also …', 'overwrites …', "
-                "'combine …', 'hint …' or 'params …'"
+                "'combine …', 'hint …' or 'params …', or 'step …' behind a scan"
             )
 
     def _continues_scan(self, text: str) -> bool:
@@ -320,7 +320,7 @@ class _Reader:
     ) -> StepSum:
         inner, combiner = _axes(line["reduce"]), _combiner(line["combiner"])
         if not isinstance(combiner, Combiner):
-            raise ParseError("a reduction in the step of a scan is of numbers or bools")
+            raise ParseError("the step of a scan reduces by sum, prod, max, min, any or all")
         scalar = replace(self._buffer(line), scope=Scope.LOCAL)
         body = self._parse(line["body"], known, _variables(axes, inner))
         return StepSum(scalar, inner, combiner, body)

@@ -49,7 +49,7 @@ from ansorc.lang.scalar import if_then_else
 from ansorc.lang.scalar_type import Scalar, as_scalar, is_complex
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
 from ansorc.lang.scan_reductions import StepReductions
-from ansorc.lang.shared_values import with_shared_values
+from ansorc.lang.shared_values import count_nodes, with_shared_values
 from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, extents_of
 from ansorc.lang.whole import Whole
 
@@ -149,11 +149,12 @@ def _complex_tensor(
 
 def _is_cheap(part: Expr) -> bool:
     """Return whether a part may be computed twice, for each part of a number in memory."""
-    nodes = list(walk(part))
+    if count_nodes(part, {}) > _MOST_TWICE:
+        return False
     dear = (Call, OwnCall, Checked, ReductionLoad)
-    is_short = len(nodes) <= _MOST_TWICE and not any(isinstance(node, dear) for node in nodes)
-    return is_short and not any(
-        isinstance(node, Binary) and node.op is BinaryOp.DIV for node in nodes
+    return not any(
+        isinstance(node, dear) or (isinstance(node, Binary) and node.op is BinaryOp.DIV)
+        for node in walk(part)
     )
 
 

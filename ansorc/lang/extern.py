@@ -13,9 +13,9 @@ from ansorc.lang.arguments import explain_call_errors
 from ansorc.lang.check import check_op
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.intrinsic import Reference, place_of
-from ansorc.lang.literal import DTypeLike, as_dtype, as_list, short_text
+from ansorc.lang.literal import DTypeLike, as_dtype, short_text
 from ansorc.lang.naming import AutoName, check_axis_name, check_tensor_name
-from ansorc.lang.tensor import ComplexTensor, Tensor, extents_of
+from ansorc.lang.tensor import ComplexTensor, Tensor, as_tensors, extents_of
 
 _EXTERN = AutoName("extern")
 
@@ -67,9 +67,7 @@ def extern(
 
 
 def _tensors(name: str, inputs: object) -> list[Tensor]:
-    parts = as_list(inputs)
-    tensors = [part for part in parts or () if isinstance(part, Tensor)]
-    if not parts or len(tensors) < len(parts):
+    if (tensors := as_tensors(inputs)) is None:
         raise LanguageError(
             f"the inputs of '{name}' are {short_text(inputs)}; give a list of tensors"
         )

@@ -12,7 +12,7 @@ class HeldLoad(Load):
     """A load of no tensor, compared by identity."""
 
     held: object
-    """What it stands for; it is no node below this one, so that walks end here."""
+    """The value that definitions put in its place. Walks over nodes do not go into it."""
 
     def __eq__(self, other: object) -> bool:
         return self is other

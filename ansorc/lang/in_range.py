@@ -107,10 +107,12 @@ class _Read:
     def _refuse(self, values: str) -> None:
         name = self.load.buffer.name
         extent = self.load.buffer.shape[self.place]
+        reads = self.verb == "reads"
+        cure = "guard the read by if_then_else" if reads else "give places inside of it"
         raise LanguageError(
             f"'{self.op_name}' {self.verb} '{name}' outside of it: index {self.place} is "
             f"{expr_text(self.index)}, that is {values}, but '{name}' has extent {extent} there; "
-            "make the tensor larger, or guard the read by if_then_else"
+            f"make the tensor larger, or {cure}"
         )
 
 

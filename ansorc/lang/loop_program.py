@@ -26,6 +26,7 @@ from ansorc.ir.stmt import (
     Store,
 )
 from ansorc.ir.substitute import substitute
+from ansorc.lang.complex_dtype import paired_shape
 from ansorc.lang.compute_op import Axis, ComputeOp, Scan, c_inputs
 from ansorc.lang.ragged import checked_end
 from ansorc.lang.update import stores, update, with_temporaries
@@ -70,17 +71,13 @@ def _parts(buffer: Buffer, array: Array) -> Array:
 
     Raise LanguageError for complex numbers where `buffer` has real ones.
     """
-    if (
-        buffer.is_complex
-        and array.ndim
-        and (is_complex_array(array) or array.shape != buffer.shape)
-    ):
-        array = array if is_complex_array(array) else array.astype(np.complex128)
-        parts = view_parts(np.ascontiguousarray(array))
-        if parts.shape != buffer.shape:
-            extents = (*buffer.shape[:-1], buffer.shape[-1] // 2)
+    if buffer.is_complex:
+        if not is_complex_array(array) and array.shape == buffer.shape:
+            return array
+        if array.shape != (extents := paired_shape(buffer.shape)):
             raise LanguageError(f"'{buffer.name}' has shape {extents}, not {array.shape}")
-        return parts
+        whole = array if is_complex_array(array) else array.astype(np.complex128)
+        return view_parts(np.ascontiguousarray(whole))
     if is_complex_array(array):
         raise LanguageError(
             f"'{buffer.name}' is {buffer.dtype}, and the array complex; pass array.real, or make "

@@ -1,4 +1,4 @@
-"""Operands of the language as expressions: what a number becomes beside an element."""
+"""Make expressions of the operands of an operator; a number takes the dtype of the other one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ansorc.lang.compute_op import Axis, ComputeOp, Output
 from ansorc.lang.literal import as_list, as_number, short_text
 from ansorc.lang.naming import AutoName, check_tensor_name, stage_name
 from ansorc.lang.scalar_type import Scalar, as_scalar
-from ansorc.lang.tensor import ComplexTensor, Tensor
+from ansorc.lang.tensor import ComplexTensor, Tensor, as_tensors
 
 _UPDATE = AutoName("update")
 At: TypeAlias = "Scalar | int | slice | tuple[Scalar | int | slice, ...]"
@@ -77,9 +77,7 @@ def update(
 
 
 def _tensors(given: object, verb: str) -> list[Tensor]:
-    parts = as_list(given)
-    tensors = [part for part in parts or () if isinstance(part, Tensor)]
-    if not parts or len(tensors) < len(parts):
+    if (tensors := as_tensors(given)) is None:
         raise LanguageError(
             f"update {verb} {short_text(given)}; give a tensor, or several, like "
             "ac.compute(shape, lambda i: …)"
@@ -93,7 +91,10 @@ def _names(name: str | Sequence[str], count: int, *, is_one: bool) -> list[str]:
     else:
         names = [str(each) for each in as_list(name) or ()]
     if len(names) != count:
-        raise LanguageError(f"update has {count} results, and names for {len(names)}")
+        raise LanguageError(
+            f"update has {count} results, but the names are {short_text(name)}; give a name, or a "
+            "list with one for each result"
+        )
     for each in names:
         check_tensor_name(each)
     return names
@@ -102,7 +103,9 @@ def _names(name: str | Sequence[str], count: int, *, is_one: bool) -> list[str]:
 def _check_targets(name: str, targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     """Raise LanguageError unless all `targets` can be overwritten, by as many values."""
     if len(values) != len(targets):
-        raise LanguageError(f"'{name}' updates {len(targets)} tensors by {len(values)} values")
+        raise LanguageError(
+            f"'{name}' updates {len(targets)} tensors by {len(values)} values; give one for each"
+        )
     for number, target in enumerate(targets):
         if isinstance(target, ComplexTensor):
             raise LanguageError(
@@ -142,9 +145,8 @@ def _places(
     name: str, target: Tensor, value: Tensor, at: At | None
 ) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
     """Return the axes of what is written, and the place of an element along each dimension."""
-    given: tuple[object, ...] = ()
-    if at is not None:
-        given = at if isinstance(at, tuple) else (at,)
+    listed: tuple[object, ...] = () if at is None else at if isinstance(at, tuple) else (at,)
+    given = [part if isinstance(part, slice) else _index(name, part) for part in listed]
     rank = len(target.shape)
     if len(given) > rank:
         raise LanguageError(
@@ -166,7 +168,7 @@ def _places(
     axes: list[Axis] = []
     for dimension, part in enumerate(parts):
         if not isinstance(part, slice):
-            places.append(_index(name, part))
+            places.append(part)
             continue
         axis = Axis(f"i{dimension}", next(lengths))
         axes.append(axis)

@@ -311,8 +311,8 @@ def _complex_reduction(
         parts = TupleReducer(_multiply_pairs, (1.0, 0.0), "prod", is_own=True)
         return ComplexProduct(parts(body.real, body.imag, axis=axes))  # pyright: ignore[reportReturnType]
     raise LanguageError(
-        f"{combiner.value} of complex numbers, which have no order: take the {combiner.value} of "
-        "abs(z), z.real or z.imag; sum and prod there are"
+        f"{combiner.value} of complex numbers, which have only sum and prod; take the "
+        f"{combiner.value} of abs(z), z.real or z.imag"
     )
 
 

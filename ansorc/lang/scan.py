@@ -16,7 +16,7 @@ from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer
 from ansorc.lang.let import write_lets_out
 from ansorc.lang.literal import as_list, as_number, as_truth, short_text, takes
-from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar
+from ansorc.lang.scalar_type import Scalar, ScalarLike, as_scalar, is_complex
 from ansorc.lang.scan_form import find_accumulation
 from ansorc.lang.whole import Whole
 
@@ -133,6 +133,7 @@ def scan(
     )
     given_states = map(State, states, places)
     results = _results(step(*given_states), len(states), name)
+    _refuse_complex(results, name)
     bodies = tuple(
         write_lets_out(as_scalar(result, state.dtype).expr)
         for result, state in zip(results, states, strict=True)
@@ -180,12 +181,14 @@ def _axis_name(axis: object) -> str:
 
 def _inits(firsts: Sequence[Any], step: Callable[..., Any], axis: str) -> list[Scalar]:
     """Return the values in front of a scan; numbers get the dtypes that the step makes of them."""
+    _refuse_complex(firsts, axis)
     dtypes: Sequence[DType | None] = [None] * len(firsts)
     if any(as_number(first) is not None for first in firsts):
         try:
             results = _results(step(*firsts), len(firsts), axis)
         except _REFUSALS:  # it is asked again with a state
             results = []
+        _refuse_complex(results, axis)
         dtypes = [r.dtype if isinstance(r, Scalar) else None for r in results] or dtypes
     inits = [as_scalar(first, dtype) for first, dtype in zip(firsts, dtypes, strict=True)]
     for value in inits:
@@ -195,6 +198,14 @@ def _inits(firsts: Sequence[Any], step: Callable[..., Any], axis: str) -> list[S
                 f"'{axis}'; it is the state before the first step"
             )
     return inits
+
+
+def _refuse_complex(states: Sequence[object], axis: str) -> None:
+    if any(map(is_complex, states)):
+        raise LanguageError(
+            f"the scan along '{axis}' has a complex state; states are real: use compute_tuple, and "
+            "make the real and the imaginary part a state each"
+        )
 
 
 def _results(made: object, count: int, axis: str) -> list[Any]:

@@ -25,7 +25,8 @@ class StepReductions:
 
     def __init__(self, name: str, space: Sequence[Axis]) -> None:
         self._name = name
-        self._taken = {axis.name for axis in space}
+        self._space = {axis.name for axis in space}
+        self._extents: dict[str, int] = {}
         self._known: dict[tuple[object, ...], StepSum] = {}
 
     @property
@@ -64,19 +65,28 @@ class StepReductions:
             )
         if not is_long:
             return _write_out(reduction, body)
-        names = [unique_name(axis.name, self._taken) for axis in reduction.axes]
+        axes = self._loop_axes(reduction)
         values: dict[int, Expr] = {}
-        for axis, name in zip(reduction.axes, names, strict=True):
-            var: Expr = Var(name)
+        for axis, loop in zip(reduction.axes, axes, strict=True):
+            var: Expr = Var(loop.name)
             values[id(axis.expr)] = binary(BinaryOp.ADD, var, const(axis.lo)) if axis.lo else var
         term = rewrite(body, lambda node: values.get(id(node)))
-        axes = tuple(Axis(n, axis.extent) for n, axis in zip(names, reduction.axes, strict=True))
         key = axes, reduction.combiner, term
         if key not in self._known:
             title = f"{self._name}.step{len(self._known)}"
             scalar = Buffer(title, (), dtype_of(term), Scope.LOCAL)
             self._known[key] = StepSum(scalar, axes, reduction.combiner, term)
         return Load(self._known[key].buffer, ())
+
+    def _loop_axes(self, reduction: Reduction) -> tuple[Axis, ...]:
+        """Return the axes of a loop. A name has one extent in all loops, and one axis in each."""
+        axes: list[Axis] = []
+        for axis in reduction.axes:
+            others = {name for name, extent in self._extents.items() if extent != axis.extent}
+            name = unique_name(axis.name, self._space | others | {each.name for each in axes})
+            self._extents[name] = axis.extent
+            axes.append(Axis(name, axis.extent))
+        return tuple(axes)
 
 
 def _reads_states(expr: Expr) -> bool:

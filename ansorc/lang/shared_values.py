@@ -36,12 +36,12 @@ def with_shared_values(op: ComputeOp) -> ComputeOp:
     conditions.
     """
     sizes: dict[int, int] = {}
-    if max(_size(body, sizes) for body in op.parts) <= LONG:
+    if max(count_nodes(body, sizes) for body in op.parts) <= LONG:
         return op
     if not op.reduce_axes and not op.temporaries and op.scan is None:
         op = _Parts(op).result()
         sizes = {}
-    size = max(_size(body, sizes) for body in op.parts)
+    size = max(count_nodes(body, sizes) for body in op.parts)
     if size > MOST:
         raise LanguageError(
             f"the definition of '{op.name}' uses values again and again: written out it has {size} "
@@ -50,8 +50,8 @@ def with_shared_values(op: ComputeOp) -> ComputeOp:
     return op
 
 
-def _size(root: Node, known: dict[int, int]) -> int:
-    """Return the number of nodes of `root` without sharing."""
+def count_nodes(root: Node, known: dict[int, int]) -> int:
+    """Return the number of nodes of `root` without sharing; keep those of all nodes in `known`."""
     for node in walk_children_first(root, known):
         known[id(node)] = 1 + sum(known[id(child)] for child in children(node))
     return known[id(root)]
@@ -96,7 +96,7 @@ class _Parts:
         for node in walk_children_first(body, frozenset(made)):
             new = map_children(node, lambda child: made[id(child)])
             is_shared = self._uses[id(node)] > 1 and id(node) in self._always
-            if is_shared and isinstance(new, Operand) and _size(new, sizes) > _PART:
+            if is_shared and isinstance(new, Operand) and count_nodes(new, sizes) > _PART:
                 new = self._tensor(cast(Expr, new))
             made[id(node)] = new
         result = made[id(body)]

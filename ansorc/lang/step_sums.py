@@ -41,6 +41,7 @@ def bound_sums(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the reductions in the step of `op`, and bounds of their errors, by name.
 
+    Exact ones have no bound.
     `evaluate` returns the values of an expression with bounds; sums of n terms are rounded by
     sqrt(n) / `many` units in the last place of their magnitudes, at most.
     """
@@ -51,6 +52,11 @@ def bound_sums(
         pairs = [evaluate(inner, factor) for factor in _factors_of(each)]
         values = [value for value, _ in pairs]
         held[name] = _combine(each, values, inner, grid)
+        if each.combiner not in (Combiner.SUM, Combiner.PROD):
+            if (error := pairs[0][1]) is not None:
+                error = error.reshape(*[1] * (inner.rank - error.ndim), *error.shape)
+                bounds[name] = np.max(error, axis=tuple(range(grid.rank, inner.rank)), initial=0.0)
+            continue
         sizes = [np.abs(value.astype(np.float64)) for value in values]
         wider = [
             size if bound is None else size + bound
@@ -58,12 +64,10 @@ def bound_sums(
         ]
         most = _combine(each, wider, inner, grid)
         moved = most - _combine(each, sizes, inner, grid)
-        if each.combiner in (Combiner.SUM, Combiner.PROD) and each.buffer.dtype.is_float:
+        if each.buffer.dtype.is_float:
             count = math.prod(axis.extent for axis in each.axes)
             rounded = each.buffer.dtype.epsilon * max(1.0, math.sqrt(count) / many)
             moved = moved + rounded * most
-        elif pairs[0][1] is not None:
-            moved = np.max(pairs[0][1], axis=tuple(range(grid.rank, inner.rank)), initial=0.0)
         bounds[name] = moved
     return held, bounds
 

@@ -284,6 +284,13 @@ def fixed(tensor: Tensor) -> Tensor:
     return replace(tensor, is_fixed=True)
 
 
+def as_tensors(given: object) -> list[Tensor] | None:
+    """Return the members of a list of tensors; None if it is empty or has other members."""
+    parts = as_list(given)
+    tensors = [part for part in parts or () if isinstance(part, Tensor)]
+    return tensors if parts and len(tensors) == len(parts) else None
+
+
 def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     """Return `shape` of the tensor `name` as integers; raise LanguageError unless all are > 0."""
     parts = [shape] if as_number(shape) is not None else as_list(shape)

@@ -261,6 +261,15 @@ def test_gradients_through_complex_numbers() -> None:
         np.testing.assert_allclose(found[place], expected, rtol=1e-5)
 
 
+def test_powers_of_powers_are_defined_in_time() -> None:
+    """Written out, the power has four times as many nodes for each of its twelve squares."""
+    z = ac.placeholder((4,), "z", "complex64")
+    y = ac.compute(4, lambda i: ((z[i] ** 8) ** 8) ** 64, "y")
+    data = np.exp(1j * np.arange(4)).astype(np.complex64)
+    expected = data.astype(complex) ** 4096
+    np.testing.assert_allclose(ac.ComputeDAG([z, y]).evaluate(data), expected, rtol=1e-9)
+
+
 def _refused(words: str, error: type[AnsorcError] = LanguageError) -> pytest.RaisesExc[AnsorcError]:
     return pytest.raises(error, match=words)
 
@@ -283,13 +292,16 @@ def test_refusals_of_elements() -> None:
          lambda i: ac.complex(d[i], z[i].real)),
         ("a power of complex numbers is a product", lambda i: z[i] ** 0.5),
         ("a power of complex numbers is a product", lambda i: z[i] ** z[i]),
-        ("max of complex numbers, which have no order: take the max of abs",
+        ("max of complex numbers, which have only sum and prod; take the max of abs",
          lambda i: ac.max(z[k], axis=k)),
         ("argmax of complex numbers: it combines real ones", lambda i: ac.argmax(z[k], axis=k)),
         ("is where a real number is needed|'>' of complex", lambda i: ac.sign(z[i])),
         ("the product of complex numbers must be all", lambda i: ac.prod(z[k], axis=k) * 2.0),
         ("has no truth value", lambda i: bool(z[i])),
-        ("is where a real number is needed", lambda i: ac.scan(z[0], lambda s: s * s, axis=i)),
+        ("has a complex state; states are real: use compute_tuple",
+         lambda i: ac.scan(z[0], lambda s: s * s, axis=i)),
+        ("has a complex state", lambda i: ac.scan(0.0, lambda s: s + z[i], axis=i)),
+        ("has a complex state", lambda i: ac.scan(w[0].real, lambda s: s + w[i], axis=i)),
     ]  # fmt: skip
     for words, define in refusals:
         with _refused(words):

@@ -154,10 +154,19 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         lambda: ac.update(A, ROW, cast(Any, 1.5)),
         "at 1.5; give an integer, an element of an integer tensor",
     ),
+    (lambda: ac.update(A, ROW, cast(Any, (..., 1))), "at Ellipsis; give an integer"),
+    (
+        lambda: ac.update(A, ROW, 1, name=cast(Any, [])),
+        r"1 results, but the names are \[\]; give a name",
+    ),
+    (lambda: ac.update(A, ROW, -1), "index 0 is -1, .* or give places inside of it"),
     (lambda: ac.update(A, ROW, ROW[0]), "give an integer, an element of an integer tensor"),
     (lambda: ac.update(A, ROW, 6), "writes to 'A' outside of it: index 0 is 6"),
     (lambda: ac.update(A, G, slice(1, None)), "writes to 'A' outside of it"),
-    (lambda: ac.update(A, cast(Any, (ROW, ROW))), "updates 1 tensors by 2 values"),
+    (
+        lambda: ac.update(A, cast(Any, (ROW, ROW))),
+        "1 tensors by 2 values; give one for each",
+    ),
     (listed(A, G, RATE, READER), "'A2' updates 'A', so the kernel writes to it: list 'A2' among"),
     (listed(A, G, RATE, descent("X"), descent("Y")), "'A' is updated by 'X' and by 'Y'"),
     (
@@ -183,7 +192,7 @@ def test_refusals(make: Callable[[], object], words: str) -> None:
         ("cast(int64, pos[0]), i1]", "i1, i1]", "each axis moves along one dimension"),
         ("cast(int64, pos[0]), i1]", "3, 1]", "each axis moves along one dimension"),
         ("A[cast(int64, pos[0]), i1]", "row[i1]", "an input of its shape and dtype"),
-        ("A[cast(int64, pos[0]), i1]", "1.0", "is no element of a tensor"),
+        ("A[cast(int64, pos[0]), i1]", "1.0", "is no element of a tensor; name one"),
     ],
 )
 def test_texts_that_are_refused(old: str, new: str, words: str) -> None:

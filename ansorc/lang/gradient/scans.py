@@ -50,7 +50,8 @@ def flow_to_states(
 ) -> list[Tensor | None]:
     """Return what flows back to each state in all, from the readers' `flows`; None for integers.
 
-    Raise LanguageError if a step reads states of other places than its own.
+    Raise LanguageError if a step reads states of other places than its own, or reduces them in a
+    loop.
     """
     assert op.scan is not None
     _refuse_mixed(op)
@@ -133,11 +134,12 @@ def _is_state(node: Node) -> bool:
 
 
 def _refuse_mixed(op: ComputeOp) -> None:
-    if op.mixed_axes:
+    what = "read states of other places than their own" if op.mixed_axes else "reduce states"
+    if op.mixed_axes or op.step_sums:
         raise LanguageError(
-            f"ac.gradient: the steps of the scan '{op.name}' read states of other places than "
-            "their own, and the derivative of such a scan is not known; write the steps as "
-            "computes, one after the other, or leave it out by ac.stop_gradient"
+            f"ac.gradient: the steps of the scan '{op.name}' {what}, and the derivative of such a "
+            "scan is not known; write the steps as computes, one after the other, or leave it out "
+            "by ac.stop_gradient"
         )
 
 

@@ -68,7 +68,10 @@ def rfft(real: Tensor, name: str = _RFFT) -> Pair:
 def _check(
     what: str, real: Tensor, imaginary: Tensor | None, name: str
 ) -> tuple[Tensor, Tensor | None]:
-    """Return real and imaginary parts; raise LanguageError for what is no such pair."""
+    """Return the real and the imaginary parts of the operands of `what`.
+
+    Raise LanguageError for dtypes and shapes that it does not take.
+    """
     if isinstance(real, ComplexTensor):
         need = "a complex tensor has its imaginary parts; leave out the other"
         require(imaginary is None, what, real, need=need)

@@ -28,7 +28,7 @@ class SumTypes(NamedTuple):
     def of(kind: DType, given: DTypeLike | None = None) -> SumTypes:
         """Return the dtypes for terms of dtype `kind`; both are `given` if it is not None."""
         if given is not None:
-            wanted = cast(DType, as_any_dtype(given))  # or that of complex numbers, which is alike
+            wanted = cast(DType, as_any_dtype(given))  # a ComplexType has the same attributes
             return SumTypes(wanted, wanted)
         sums = sum_type(kind)
         return SumTypes(sums, kind if kind.is_float else sums)

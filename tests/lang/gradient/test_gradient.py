@@ -301,6 +301,13 @@ def test_refusals() -> None:
         "mixed",
     )
     _refused("states of other places than", lambda: ac.gradient(ac.ops.sum(mixed), [x]))
+    k = ac.reduce_axis(300, "k")
+    summed = ac.compute(
+        (4, 4),
+        lambda t, i: ac.scan(0.0, lambda s: x[i] + ac.sum(s * 0.001 * k.astype("float32"), k), t),
+        "summed",
+    )
+    _refused("the scan 'summed' reduce states", lambda: ac.gradient(ac.ops.sum(summed), [x]))
     _refused("twice; list it once", lambda: ac.gradient(y, [x, x], seed=y))
 
 
