@@ -390,6 +390,11 @@ def _many(name: str, value: Element | Elements) -> tuple[Expr, ...] | TupleReduc
 
 
 def _scalar(name: str, value: object) -> Expr:
+    if is_complex(value):
+        raise LanguageError(
+            f"the function of '{name}' returned a complex number in a tuple, whose tensors are "
+            "real: return z.real and z.imag, or define it by a compute of its own"
+        )
     if isinstance(value, (Scalar, Operand)) or as_number(value) is not None:
         return as_scalar(value).expr
     if isinstance(value, Whole):

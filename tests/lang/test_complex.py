@@ -326,6 +326,8 @@ def test_refusals_of_tensors() -> None:
     ):
         with _refused("complex|real number"):
             operator(z)
+    with _refused("a complex number in a tuple, whose tensors are real: return z.real"):
+        ac.compute_tuple((4, 4), lambda i, j: (z[i, j], z[i, j].real))
     loss = ac.compute(1, lambda i: abs(z[i, 0]), "loss")
     with _refused("ac.gradient: 'z' is complex64; take derivatives by real tensors"):
         ac.gradient(loss, [z])

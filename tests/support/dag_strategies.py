@@ -241,7 +241,7 @@ def scattered(chain: Chain) -> Tensor:
         name=chain.name,
     )
     # Where no term went, there is an infinity.
-    return _limited(chain, result) if reduce in ("max", "min") else result
+    return _limit(chain, result) if reduce in ("max", "min") else result
 
 
 def ragged(chain: Chain) -> Tensor:
@@ -265,11 +265,11 @@ def ragged(chain: Chain) -> Tensor:
     rest = data.shape[1:-1] if second else data.shape[1:]
     result = ac.compute((count, *rest), body, chain.name)
     # Of an empty range there is an infinity.
-    return _limited(chain, result) if reduce in (ac.max, ac.min) else result
+    return _limit(chain, result) if reduce in (ac.max, ac.min) else result
 
 
-def _limited(chain: Chain, result: Tensor) -> Tensor:
-    """Cut off values that are far from 0, infinities too."""
+def _limit(chain: Chain, result: Tensor) -> Tensor:
+    """Return `result` with values far from 0, infinities too, cut off."""
     chain.tensors.append(result)
     least = 0 if chain.dtype.startswith("u") else -8
     return ac.compute(result.shape, lambda *i: ac.clip(result[i], least, 8), chain.name)

@@ -12,22 +12,23 @@ twice, by the strip above and by its own. The rows that are kept are a few, so t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ansorc.errors import ScheduleError
 from ansorc.schedule.bounds import region
-from ansorc.schedule.extent import Hole, multiply
+from ansorc.schedule.extent import multiply
 from ansorc.schedule.memory import memory_shape
 from ansorc.schedule.sliding import NoSlideError, NothingSharedError, find_slide
-from ansorc.schedule.stage import At, Root, Stage
+from ansorc.schedule.stage import At, Stage
 from ansorc.schedule.steps import Reorder, Split, StoreAt, Unroll
 from ansorc.search.sketch.loops import reads_along
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.windows import (
     VECTORS_TO_SPLIT,
     Grouping,
+    divide,
     find_moved_axes,
-    length_variable,
+    is_whole_root,
 )
 
 SLIDING_DEPTHS = (1, 1000)
@@ -51,7 +52,7 @@ class SlidingWindows(Grouping):
     def tile(self, partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | None:
         """Return the sketch with `root` in strips, and the loop over the rows of one."""
         contiguous = vector_axis(root.op)
-        if root.relations or not isinstance(root.attach, Root) or root.op.scan is not None:
+        if not is_whole_root(root):
             return None
         moved = find_moved_axes(partial.state, root, {})
         rows = [
@@ -61,14 +62,9 @@ class SlidingWindows(Grouping):
         if contiguous is None or not rows:
             return None
         row, column = rows[0], root.op.axes[contiguous]
-        lanes = partial.lanes(root.op)
-        divided = [row]
-        is_long = column.extent >= VECTORS_TO_SPLIT * lanes
-        divided += [column] if self.has_columns and is_long else []
-        for axis in divided:
-            variable = length_variable(root, axis, lanes if axis is column else 0)
-            partial = replace(partial, variables=(*partial.variables, variable))
-            partial = partial.then(Split(root.name, axis.name, (Hole(variable.name, (1,)),)))
+        is_long = column.extent >= VECTORS_TO_SPLIT * partial.lanes(root.op)
+        divided = [row, column] if self.has_columns and is_long else [row]
+        partial = divide(partial, root, divided)
         stage = partial.stage(root.name)
         strips = [stage.loop(axis.name, 0) for axis in divided]
         first = [*strips, stage.loop(row.name, 1)]

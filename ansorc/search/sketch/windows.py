@@ -255,24 +255,38 @@ def _is_whole(state: State, name: str) -> bool:
 
 def _tile(partial: PartialSketch, root: Stage) -> tuple[PartialSketch, str] | None:
     """Return the sketch with `root` in tiles, and the innermost loop over them."""
-    if root.relations or not isinstance(root.attach, Root) or root.op.scan is not None:
+    if not is_whole_root(root):
         return None
     moved = find_moved_axes(partial.state, root, {})
     lanes, contiguous = partial.lanes(root.op), vector_axis(root.op)
-    divided: list[str] = []
+    divided: list[Axis] = []
     for number, axis in enumerate(root.op.axes):
         is_row = number == contiguous and axis.extent >= VECTORS_TO_SPLIT * lanes
         if axis.extent > 1 and (axis.name in moved or is_row):
-            divided.append(axis.name)
-            variable = length_variable(root, axis, lanes if number == contiguous else 0)
-            partial = replace(partial, variables=(*partial.variables, variable))
-            partial = partial.then(Split(root.name, axis.name, (Hole(variable.name, (1,)),)))
+            divided.append(axis)
     if not divided:
         return None
-    return _order_tiles(partial, root.name, divided)
+    partial = divide(partial, root, divided)
+    return _order_tiles(partial, root.name, [axis.name for axis in divided])
 
 
-def length_variable(root: Stage, axis: Axis, lanes: int) -> TileVariable:
+def is_whole_root(stage: Stage) -> bool:
+    """Return whether a stage at root may be divided: it is no scan, and no step has shaped it."""
+    return not stage.relations and isinstance(stage.attach, Root) and stage.op.scan is None
+
+
+def divide(partial: PartialSketch, root: Stage, axes: Iterable[Axis]) -> PartialSketch:
+    """Return the sketch with `axes` of a root stage divided, by lengths that are variables."""
+    lanes, contiguous = partial.lanes(root.op), vector_axis(root.op)
+    row = None if contiguous is None else root.op.axes[contiguous].name
+    for axis in axes:
+        variable = _length_variable(root, axis, lanes if axis.name == row else 0)
+        partial = replace(partial, variables=(*partial.variables, variable))
+        partial = partial.then(Split(root.name, axis.name, (Hole(variable.name, (1,)),)))
+    return partial
+
+
+def _length_variable(root: Stage, axis: Axis, lanes: int) -> TileVariable:
     """Return the lengths of the tiles along `axis`: divisors, or any where it has no good ones."""
     has_divisors = any(length in TILES for length in divisors(axis.extent))
     ragged = () if has_divisors else ragged_lengths(axis.extent, TILES.stop, lanes)
