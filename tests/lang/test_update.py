@@ -101,7 +101,8 @@ def test_places(shape: tuple[int, ...], at: Any, expected: tuple[slice | int, ..
     part = ac.placeholder(shape, "part")
     dag = ac.ComputeDAG([A, part, PLACE, ac.update(A, part, at)])
     assert ac.ComputeDAG.from_text(dag.to_text()) == dag
-    a, values = np.zeros((6, 4), np.float32), np.full(shape, 7, np.float32)
+    a = np.zeros((6, 4), np.float32)
+    values = np.asarray(np.random.default_rng(0).random(shape), np.float32)
     wanted = a.copy()
     wanted[expected] = values
     inputs = [a, values, np.array([2], np.int32)]
