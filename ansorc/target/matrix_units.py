@@ -37,6 +37,8 @@ class MatrixUnit:
     """Tile registers, for sums, rows and columns together."""
     cycles: int = 16
     """Cycles from one instruction to the next (Intel, "Optimization Reference Manual")."""
+    latency: int = 52
+    """Cycles until a tile of sums can be added to again (the same)."""
 
     @property
     def columns(self) -> int:

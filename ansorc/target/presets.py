@@ -98,7 +98,8 @@ PRESETS = {
         _x86("icelake-server", _VNNI, (48, 1280, 32768)),
         _x86("sapphirerapids", (*_BF16, "avx512fp16", "avxvnni", *_AMX), (48, 2048, 65536)),
         _x86(
-            "graniterapids", (*_BF16, "avx512fp16", "avxvnni", *_AMX, "amx-fp16"),
+            "graniterapids",
+            (*_BF16, "avx512fp16", "avxvnni", *_AMX, "amx-fp16"),
             (48, 2048, 491520),
         ),
         _x86("alderlake", (*_V3, "avxvnni"), (48, 1280, 30720)),

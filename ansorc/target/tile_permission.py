@@ -40,7 +40,9 @@ def may_use_tiles() -> bool:
 
 def largest_palette() -> int:
     """Return the number of the largest palette that x86 `cpuid` states; 0 without tiles."""
-    with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as code:
+    with mmap.mmap(
+        -1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    ) as code:
         code.write(_PALETTES)
         place = ctypes.c_char.from_buffer(code)
         number = ctypes.CFUNCTYPE(ctypes.c_uint32)(ctypes.addressof(place))()

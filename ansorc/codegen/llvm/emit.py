@@ -50,9 +50,9 @@ def emit_llvm(
     """Return the text of the LLVM module of `function` and of those that pack its constants.
 
     Its entries ask the processor for the target's features; not so with `is_guarded` false, for
-    code that never leaves a processor that has them, unless it uses tile registers. Raises BuildError for what a CPU does not have
-    (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
-    make too much code.
+    code that never leaves a processor that has them, unless it uses tile registers. Raises
+    BuildError for what a CPU does not have (bound loops, barriers, shared memory), for what this
+    one lacks, and for unrolled loops that make too much code.
     """
     if target.is_gpu:
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")

@@ -131,9 +131,7 @@ class StmtWriter:
         self._tiles.end()
         self._tiles, self.leaving = None, was_leaving
 
-    def loop(
-        self, stmt: For, begin: str, end: str, body: Callable[[], None] | None = None
-    ) -> None:
+    def loop(self, stmt: For, begin: str, end: str, body: Callable[[], None] | None = None) -> None:
         """Write a loop over [begin, end), which is not empty: tested after each round.
 
         `body` writes an iteration where `stmt.body` is not what is done in it.

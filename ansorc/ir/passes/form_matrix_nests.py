@@ -135,7 +135,7 @@ def _loops_of_tile(chain: _Chain) -> tuple[For, ...]:
     space = 0
     for number, loop in reversed(list(enumerate(chain.loops))):
         space += loop.var.name in at
-        if space > 2:  # noqa: PLR2004
+        if space > 2:
             return chain.loops[number + 1 :]
     return chain.loops
 
@@ -147,9 +147,7 @@ def _starts(first: _Chain, chain: _Chain) -> bool:
     if len(loops) != len(first.loops) or _loops_of_tile(chain) != chain.loops:
         return False
     is_alike = all(a.extent == b.extent for a, b in zip(first.loops, loops, strict=True))
-    renamed: dict[str, Expr] = {
-        a.var.name: b.var for a, b in zip(first.loops, loops, strict=True)
-    }
+    renamed: dict[str, Expr] = {a.var.name: b.var for a, b in zip(first.loops, loops, strict=True)}
     indices = tuple(substitute(index, renamed) for index in first.store.indices)
     guards = {substitute(guard, renamed) for guard in first.guards}
     return (
@@ -196,8 +194,12 @@ def _parts(loop: For, guard: Expr, ranges: Mapping[str, Interval]) -> list[_Span
     total = None
     if isinstance(guard, Compare) and guard.op is CompareOp.LT:
         total = difference(guard.left, guard.right)
-    if total is None or total.terms.pop(loop.var.name, 0) != 1 or any(
-        not isinstance(atom, str) and loop.var.name in free_vars(atom) for atom in total.terms
+    if (
+        total is None
+        or total.terms.pop(loop.var.name, 0) != 1
+        or any(
+            not isinstance(atom, str) and loop.var.name in free_vars(atom) for atom in total.terms
+        )
     ):
         raise UnfitError(f"a condition on '{loop.var.name}' is no border of its tiles")
     length, step = loop.extent, gcd(*total.terms.values())

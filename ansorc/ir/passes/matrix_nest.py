@@ -240,9 +240,7 @@ def _factor(
 
 def _check(nest: MatrixNest, sums: Linear[Atom], at_right: Linear[Atom]) -> None:
     """Raise UnfitError unless the nest is as the unit wants it."""
-    unit, left, right = nest.unit, nest.left, nest.right
-    if right.row or left.column:
-        raise UnfitError("a factor moves along rows and columns")
+    unit, right = nest.unit, nest.right
     if nest.columns > 1 and (_move(sums, nest.column), right.column) != (1, unit.group):
         raise UnfitError(
             f"its columns do not adjoin in groups of {unit.group} terms: pack them, or lay them out"

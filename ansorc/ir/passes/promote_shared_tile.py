@@ -20,9 +20,9 @@ from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Accesses, BufferAccess
+from ansorc.ir.passes.matrix_nest import holds_nests
 from ansorc.ir.passes.queries import uses
 from ansorc.ir.passes.register_tile import THREADED_KINDS, perfect_nest
-from ansorc.ir.passes.matrix_nest import holds_nests
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, substatements
 from ansorc.ir.substitute import with_buffers
 

@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import ansorc as ac
 from ansorc.codegen.build import prepare
 from ansorc.codegen.llvm.binding import compile_object, load_object_code
 from ansorc.codegen.llvm.emit import emit_llvm
@@ -31,8 +28,9 @@ from ansorc.ir.aligned import aligned_empty
 from ansorc.schedule import lower, packings
 from ansorc.schedule.state import State
 from ansorc.target import Target
+from tests.support.guarded_memory import guarded
+from tests.support.narrow_kernels import Array, poison
 
-Array = NDArray[Any]
 AMX = "native -mattr=+amx-tile,+amx-bf16,+amx-int8,+amx-fp16"
 """This machine, as if it had AMX: what is emitted for it runs here, once its tiles are emulated."""
 _NAMES = (
@@ -80,13 +78,14 @@ def _renamed(whole: str, name: str) -> str:
 
 
 def run_emulated(
-    program: State, inputs: Sequence[Array], threads: int = 1, target: str = AMX
+    program: State, inputs: Sequence[Array], threads: int = 1, *, at_end: bool = True
 ) -> tuple[list[Array], Counts]:
     """Run `program` on `inputs`; return its outputs, and what was done with tiles.
 
-    Fails if the kernel did what a processor refuses, or left its tiles to the thread.
+    No array may be left, at its end or else its beginning. Fails if the kernel did what a processor
+    refuses, or left its tiles to the thread.
     """
-    library, chosen = emulator(), Target.parse(target)
+    library, chosen = emulator(), Target.parse(AMX)
     function = prepare(lower(program), chosen)
     source = with_emulated_tiles(emit_llvm(function, chosen))
     code = compile_object(source, Target.parse("native"))
@@ -97,9 +96,10 @@ def run_emulated(
     arrays = [
         layouts[b.name].apply(given[b.name])
         if b.name in layouts
-        else given.get(b.name, _poison(b.shape, b.dtype.numpy))
+        else given.get(b.name, poison(b.shape, b.dtype))
         for b in program.dag.params
     ]
+    arrays = [guarded(array, at_end=at_end) for array in arrays]
     workspace = aligned_empty(max(1, workspace_bytes(function)), np.uint8)
     library.tiles_reset()
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, workspace)]
@@ -117,7 +117,3 @@ def run_emulated(
 
 def _address(library: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-
-
-def _poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    return np.full(shape, 77 if dtype.kind in "iu" else np.nan, dtype)
