@@ -51,7 +51,7 @@ def test_only_a_kernel_of_tiles_asks_for_them(*, is_guarded: bool) -> None:
 
 
 def test_a_processor_without_tiles_is_refused() -> None:
-    if may_use_tiles() or not detect().is_x86:
+    if may_use_tiles() or not detect().real.is_x86:
         pytest.skip("this processor has tiles, or is none of x86")
     function = in_tiles(32, EMULATED)
     arrays = [np.zeros(buffer.shape, buffer.dtype.numpy) for buffer in function.params]
