@@ -313,6 +313,7 @@ class Dispatcher(Generic[AnyOrder]):
         self.bytes_received += len(signed)
         try:
             answer = decode(self._key.verify(ANSWER, signed))
+            outcomes = results_of(answer, len(job.order.programs))
         except (SignatureError, MeasureError) as error:
             self._fault(state, str(error))
             return None
@@ -324,11 +325,11 @@ class Dispatcher(Generic[AnyOrder]):
             return None
         state.done += 1
         state.faults = 0
-        if "outcomes" not in answer.fields:  # object code: the next device measures it
+        if outcomes is None:  # object code: the next device measures it
             job.built, job.is_built, job.attempts = answer, True, 0
             job.tried.clear()
             return None
-        return self._confirm(job, state, results_of(answer))
+        return self._confirm(job, state, outcomes)
 
     def _confirm(
         self, job: _Job[AnyOrder], state: DeviceState, outcomes: _Outcomes

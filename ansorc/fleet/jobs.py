@@ -105,10 +105,25 @@ def results_message(job: Message, outcomes: Sequence[Outcome | None]) -> Message
     return Message({"job": job.text("job"), "outcomes": rows})
 
 
-def results_of(answer: Message) -> list[Outcome | None]:
-    """Return the outcomes that an answer reports, in the order of the job's programs."""
+def results_of(answer: Message, count: int) -> list[Outcome | None] | None:
+    """Return the outcomes of the `count` programs of a job, in their order, from its answer.
+
+    None if it has none, but object code or a fault. Raise MeasureError where it has others, as
+    another version of ansorc may.
+    """
+    if "outcomes" not in answer.fields:
+        return None
     rows = cast("list[dict[str, Any] | None]", answer.fields["outcomes"])
-    return [None if row is None else outcome_of(row) for row in rows]
+    try:
+        outcomes = [None if row is None else outcome_of(row) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MeasureError(
+            f"an answer that this ansorc cannot read ({type(error).__name__}: {error}); install "
+            "the same version of ansorc on the device"
+        ) from error
+    if len(outcomes) != count:
+        raise MeasureError(f"an answer with {len(outcomes)} outcomes for {count} programs")
+    return outcomes
 
 
 def answer_build(job: Message, reply: Message | Failure) -> Message:

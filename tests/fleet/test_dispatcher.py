@@ -24,6 +24,12 @@ SOON = replace(OPTIONS, start_s=0.0)
 WRONG = Failure.of(FailureKind.WRONG_RESULT, "the numbers differ")
 
 
+UNREADABLE: dict[str, tuple[list[object], str]] = {
+    "older": ([{"seconds": [1.0], "checked": True}], "install the same version of ansorc"),
+    "short": ([], "an answer with 0 outcomes for 1 programs"),
+}
+
+
 @dataclass(frozen=True)
 class Program:
     number: int
@@ -106,6 +112,8 @@ def answer(what: str, signed: bytes) -> bytes:
     (program,) = programs_of(job)
     right = Measurement((float(program.function),), checked=True)
     answered = results_message(job, [WRONG if what == "wrong" else right])
+    if what in UNREADABLE:
+        answered = replace(answered, fields={**answered.fields, "outcomes": UNREADABLE[what][0]})
     return KEY.sign(ANSWER, answered.encode())
 
 
@@ -126,7 +134,7 @@ def test_a_device_has_two_jobs_at_most_and_each_program_comes_once() -> None:
     assert cluster.most == 2
 
 
-@pytest.mark.parametrize("fault", ["fault", "hang", "forged", "wrong"])
+@pytest.mark.parametrize("fault", ["fault", "hang", "forged", "wrong", *UNREADABLE])
 def test_what_a_bad_device_does_is_done_by_another(fault: str) -> None:
     cluster = Cluster(lambda address: fault if address == "a" else "right")
     dispatcher = cluster.dispatcher()
@@ -135,6 +143,8 @@ def test_what_a_bad_device_does_is_done_by_another(fault: str) -> None:
     require_each_once(found, 40)
     assert all(isinstance(outcome, Measurement) for _, outcome in found)
     assert any("at a is set aside" in note for note in dispatcher.notes)
+    if fault in UNREADABLE:
+        assert any(UNREADABLE[fault][1] in note for note in dispatcher.notes)
 
 
 def test_a_program_that_is_wrong_everywhere_is_recorded_as_wrong() -> None:
