@@ -108,6 +108,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
     SimplifyConstIndices(),
+    WidenFactors(),
     Redefined(),
     ScanInBlocks(),
     TermsOfDigits(),

@@ -85,6 +85,19 @@ def test_an_instruction_for_the_factors_comes_first() -> None:
     assert not any(isinstance(step, Redefine) for step in steps_there)
 
 
+def test_winograd_reads_the_copy_too() -> None:
+    x = ac.placeholder((1, 16, 16, 64), "X", "bfloat16")
+    w = ac.placeholder((3, 3, 64, 64), "W", constant=True)
+    dag = ac.ComputeDAG([x, w, ac.ops.conv2d(x, w, padding=1, name="Y", sum_dtype="float32")])
+    names = [sketch.name for sketch in generate(dag, Target.parse(ZEN3), RULES)]
+    assert any("widen the factors of Y, winograd Y" in name for name in names)
+    made = default_steps(dag, Target.parse(ZEN3))
+    definitions = [step.definition for step in made if isinstance(step, Redefine)]
+    assert definitions[0] == "widened"
+    assert definitions[1:]
+    assert set(definitions[1:]) <= {"winograd", "winograd4"}
+
+
 def test_other_sums_are_refused() -> None:
     dag = product((16, 32, 8), ("float32", "float32"))
     with pytest.raises(ScheduleError, match="no sum in float32 of products of float16"):
@@ -131,4 +144,5 @@ def check_programs(dag: ac.ComputeDAG, seed: int) -> None:
     if not any(buffer.constant for buffer in dag.inputs):
         found = [np.full(b.shape, np.nan).astype(b.dtype.numpy) for b in dag.outputs]
         interpret(lower(state, "kernel"), [*inputs, *found])
-        np.testing.assert_allclose(found[0], expected, rtol=tolerance, atol=tolerance)
+        values = found[0].astype(np.float64)
+        np.testing.assert_allclose(values, expected, rtol=tolerance, atol=tolerance)
