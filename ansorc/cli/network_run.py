@@ -53,8 +53,8 @@ def run_network(
         with task_progress(len(programs)) as tell:
             module = compile_network(network, programs, on_task=tell)
     inputs = random_inputs(network.source, given)
-    click.echo(f"{network.source.name}: {origin}")
-    check_outputs(network, module, inputs, choice.threads)
+    checked = check_outputs(network, module, inputs, choice.threads)
+    click.echo("\n  ".join((f"{network.source.name}: {origin}", *checked)))
     if backend_of(network.target).capabilities(network.target).is_emulated:
         click.echo(f"  {len(module.call_names)} calls of kernels, emulated on this CPU: times say "
                    "nothing about a GPU")  # fmt: skip
@@ -75,18 +75,19 @@ def run_network(
 
 def check_outputs(
     network: Network, module: NetworkModule, inputs: dict[str, Array], threads: int = 0
-) -> None:
-    """Print the error of each output, and where that of a narrow precision grows.
+) -> list[str]:
+    """Return lines with the error of each output, and where that of a narrow precision grows.
 
     Raise MeasureError if one is wrong: a float by more than rounding explains, or an integer or
     bool at all, unless numbers of 16 bits decide about it.
     """
     outputs = OutputErrors(network, inputs)
     errors = outputs.of(module.run(inputs, threads))
+    lines: list[str] = []
     for name, found in errors.items():
         kind = network.source.types[name]
         if found.is_right:
-            click.echo(f"  '{name}' is right: {_error_words(found, kind, network)}")
+            lines.append(f"'{name}' is right: {_error_words(found, kind, network)}")
         elif not kind.dtype.is_float:
             wrong = round(found.error * kind.elements)
             raise MeasureError(f"'{name}' is wrong in {wrong} of {kind.elements} elements")
@@ -97,8 +98,11 @@ def check_outputs(
             )
     if outputs.is_narrow:
         for each in outputs.growth():
-            click.echo(f"  the error grows from {each.before:.2g} to {each.after:.2g} "
-                       f"(root mean square) in '{each.tensor}': {each.kernel}")  # fmt: skip
+            lines.append(
+                f"the error grows from {each.before:.2g} to {each.after:.2g} (root mean square) "
+                f"in '{each.tensor}': {each.kernel}"
+            )
+    return lines
 
 
 def _error_words(found: OutputError, kind: TensorType, network: Network) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ansorc.codegen.base import backend_of
 from ansorc.errors import GraphError, LanguageError
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph, GraphNode
@@ -119,9 +120,9 @@ class _Narrowing:
         return rounded
 
     def _multiplies(self, kind: DType) -> bool:
-        """Return whether the machine multiplies narrow floats."""
-        is_there = dot_products(self._target, 2, kind.name, kind.name)
-        return self._target.is_gpu or bool(is_there)
+        """Return whether the machine multiplies narrow floats, or else transforms no constants."""
+        transforms = backend_of(self._target).capabilities(self._target).packs_constants
+        return not transforms or bool(dot_products(self._target, 2, kind.name, kind.name))
 
     def _add(self, node: GraphNode) -> None:
         """Add a node, what its inputs are widened by, and what its results are rounded by."""

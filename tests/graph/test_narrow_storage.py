@@ -96,9 +96,7 @@ def test_weights_are_narrow_and_vectors_are_not() -> None:
     assert weight_types(graph, SPR) == {(4, "bfloat16"), (2, "bfloat16"), (1, "float32")}
 
 
-def test_weights_of_three_taps_stay_wide_without_an_instruction() -> (
-    None
-):
+def test_weights_of_three_taps_stay_wide_without_an_instruction() -> None:
     graph = with_precision(residual_network(), "bf16")
     assert weight_types(graph, ZEN3) == {(4, "float32"), (2, "bfloat16"), (1, "float32")}
     assert (4, "float16") in weight_types(with_precision(graph, "f16"), "cuda -arch=sm_80")
