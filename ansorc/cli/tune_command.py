@@ -26,7 +26,7 @@ from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 
 
 @click.command()
@@ -99,7 +99,7 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
         Progress(task.name, task.dag.flops, peak, in_flight(options)) as progress,
     ):
 
-        def tell(trial: Trial) -> None:
+        def tell(trial: RunProgress) -> None:
             progress(trial)
             if live is not None:
                 live.update()
