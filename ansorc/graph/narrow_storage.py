@@ -8,7 +8,9 @@ The kernels are chosen before, so that nothing is rounded within one:
 
 Products read narrow operands as they are (`sum_dtype`), so that instructions may multiply them.
 Nodes that only move elements move narrow ones. Weights that only such nodes read are rounded, but
-for vectors (a bias, the scale of a norm), which take no time to load.
+for vectors (a bias, the scale of a norm), which take no time to load, and for windows of 3 taps on
+CPUs without an instruction for narrow products: Winograd's algorithm transforms their weights,
+which would round them again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ansorc.codegen.base import backend_of
 from ansorc.errors import GraphError, LanguageError
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph, GraphNode
@@ -30,6 +33,8 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import FLOAT32, DType, dtype
 from ansorc.ir.expr import Checked, Const, Expr, Load, Select
 from ansorc.lang.dag import ComputeDAG
+from ansorc.target import Target
+from ansorc.target.dot_products import dot_products
 
 PRODUCTS = (
     "matmul", "batch_matmul", "dense", "conv1d", "conv2d", "conv3d", "depthwise_conv2d",
@@ -38,15 +43,17 @@ PRODUCTS = (
 """Operators that take factors of any types, which `sum_dtype` names the type of the sums of."""
 
 
-def narrow_storage(graph: Graph, cut: GraphPartition) -> tuple[Graph, GraphPartition]:
-    """Return `graph` and its kernels, the tensors between them as their nodes say.
+def narrow_storage(
+    graph: Graph, cut: GraphPartition, target: Target
+) -> tuple[Graph, GraphPartition]:
+    """Return `graph` and its kernels for `target`, the tensors between them as their nodes say.
 
     Outputs of the network keep their types. Raise GraphError for weights beyond the range of the
     narrow float.
     """
     if not any(node.storage for node in graph.nodes):
         return graph, cut
-    return _Narrowing(graph, cut).run()
+    return _Narrowing(graph, cut, target).run()
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,8 @@ class _Group:
 class _Narrowing:
     """The new graph in the making, and its kernels."""
 
-    def __init__(self, graph: Graph, cut: GraphPartition) -> None:
-        self._graph, self._cut = graph, cut
+    def __init__(self, graph: Graph, cut: GraphPartition, target: Target) -> None:
+        self._graph, self._target = graph, target
         self._groups = [_Group(number, []) for number in range(len(cut.groups))]
         self._of_node: dict[str, list[_Group]] = {}
         for group, old in zip(self._groups, cut.groups, strict=True):
@@ -98,9 +105,10 @@ class _Narrowing:
         is_vector = max(values.shape, default=1) == values.size
         if values.dtype != np.float32 or is_vector or len(kinds) != 1 or "" in kinds:
             return values
-        if name in self._outside:
-            return values
         kind = dtype(kinds.pop())
+        is_for_winograd = any(_has_three_taps(n, values.shape) for n in readers)
+        if name in self._outside or (is_for_winograd and not self._multiplies(kind)):
+            return values
         with np.errstate(over="ignore"):
             rounded = values.astype(kind.numpy)
         if np.isinf(rounded).sum() != np.isinf(values).sum():
@@ -110,6 +118,11 @@ class _Narrowing:
                 f"(--keep), or use bf16, which has the range of float32"
             )
         return rounded
+
+    def _multiplies(self, kind: DType) -> bool:
+        """Return whether the machine multiplies narrow floats, or else transforms no constants."""
+        transforms = backend_of(self._target).capabilities(self._target).packs_constants
+        return not transforms or bool(dot_products(self._target, 2, kind.name, kind.name))
 
     def _add(self, node: GraphNode) -> None:
         """Add a node, what its inputs are widened by, and what its results are rounded by."""
@@ -232,6 +245,18 @@ class _Narrowing:
         self._types.update(zip(node.outputs, node.types(self._types), strict=True))
         for group in groups:
             group.nodes.append(node)
+
+
+def _has_three_taps(node: GraphNode, weight: tuple[int, ...]) -> bool:
+    """Return whether windows of 3 taps move by 1: what Winograd's algorithm computes."""
+    given = dict(node.attributes)
+    if node.builtin not in ("conv1d", "conv2d", "conv3d") or given.get("groups", 1) != 1:
+        return False
+    is_last = str(given.get("layout", "")).endswith("C")
+    taps = weight[:-2] if is_last else weight[2:]
+    strides = given.get("stride", 1)
+    moves = strides if isinstance(strides, tuple) else (strides,) * len(taps)
+    return any(tap == 3 and move == 1 for tap, move in zip(taps, moves, strict=True))
 
 
 def _only_moves(dag: ComputeDAG, kind: DType) -> bool:

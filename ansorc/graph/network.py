@@ -48,7 +48,7 @@ class Network:
         if dump is not None:
             dump.write("imported", graph.to_text())
         rewritten = optimize_graph(graph, dump=dump)
-        rewritten, cut = narrow_storage(rewritten, partition(rewritten))
+        rewritten, cut = narrow_storage(rewritten, partition(rewritten), machine)
         verify_partition(rewritten, cut)
         if dump is not None:
             dump.write("kernels", "\n".join(group.line for group in cut.groups))

@@ -20,6 +20,7 @@ from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import FLOAT16, FLOAT32
 from tests.graph.onnx.random_onnx import random_network
 from tests.graph.small_networks import attention_network, residual_network
+from tests.support.narrow_kernels import SPR, ZEN3
 from tests.support.nightly import sampled
 
 EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -91,13 +92,23 @@ def test_a_network_in_float32_is_the_one_that_it_was() -> None:
 
 
 def test_weights_are_narrow_and_vectors_are_not() -> None:
-    network = Network.of(with_precision(residual_network(), "bf16"))
-    kinds = {(len(array.shape), array.dtype.name) for array in network.graph.constants.values()}
-    assert kinds == {(4, "bfloat16"), (2, "bfloat16"), (1, "float32")}
+    graph = with_precision(residual_network(), "bf16")
+    assert weight_types(graph, SPR) == {(4, "bfloat16"), (2, "bfloat16"), (1, "float32")}
+
+
+def test_weights_of_three_taps_stay_wide_without_an_instruction() -> None:
+    graph = with_precision(residual_network(), "bf16")
+    assert weight_types(graph, ZEN3) == {(4, "float32"), (2, "bfloat16"), (1, "float32")}
+    assert (4, "float16") in weight_types(with_precision(graph, "f16"), "cuda -arch=sm_80")
+
+
+def weight_types(graph: Graph, target: str) -> set[tuple[int, str]]:
+    constants = Network.of(graph, target).graph.constants.values()
+    return {(len(array.shape), array.dtype.name) for array in constants}
 
 
 def test_products_read_narrow_operands_as_they_are() -> None:
-    network = Network.of(with_precision(residual_network(), "bf16"))
+    network = Network.of(with_precision(residual_network(), "bf16"), SPR)
     products = [n for n in network.graph.nodes if n.builtin in ("conv2d", "matmul")]
     assert [dict(node.attributes)["sum_dtype"] for node in products] == ["float32"] * 3
     narrow = [[str(network.graph.types[n].dtype) for n in node.inputs] for node in products]

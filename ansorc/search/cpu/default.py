@@ -50,6 +50,7 @@ from ansorc.search.sketch.tiling_variants import (
     FuseRowReductions,
     LaneReductionTiling,
 )
+from ansorc.search.sketch.widened import WidenFactors
 from ansorc.search.sketch.windows import is_pipeline
 from ansorc.search.space.genes import (
     Genes,
@@ -76,6 +77,7 @@ RULES: tuple[SketchRule, ...] = (
     KeepRanges(),
     SimplifyConstIndices(),
     TuplesInLanes(),
+    WidenFactors(),
     AddCacheWrite(),
     MultiLevelTilingWithFusion(levels=(2,)),
     MultiLevelTiling(),
@@ -107,6 +109,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
     SimplifyConstIndices(),
+    WidenFactors(),
     Redefined(),
     ScanInBlocks(),
     TermsOfDigits(),
