@@ -70,8 +70,8 @@ def estimate_features(
     mark = stage.iterators[-1].mark if stage.iterators else Mark.NONE
     if mark is Mark.TENSORIZE:
         steps = _dot_products(state, stage, target)
-    elif mark is Mark.MATRIX and not target.is_gpu:
-        steps = _tile_products(state, stage, target)
+    elif mark is Mark.MATRIX and (unit := _unit_of(stage)) is not None:
+        steps = _tile_products(state, stage, unit, target)
     else:
         steps = _arithmetic(stage, counts, registers, conversions, target)
     arithmetic = steps / cores
@@ -177,12 +177,12 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
     return visits * (repeats * busy + 2.0 * dots + costs.dot_visit)
 
 
-def _tile_products(state: State, stage: Stage, target: Target) -> FloatArray:
+def _tile_products(state: State, stage: Stage, unit: MatrixUnit, target: Target) -> FloatArray:
     """Cycles of one core where a matrix unit computes tiles of `stage`.
 
     Its products wait for each other, for the sums that they add to, or for the loads of tiles.
     """
-    costs, unit = target.costs, _unit_of(stage)
+    costs = target.costs
     names = [axis.name for axis in stage.op.axes[-2:]]
     tall = wide = visits = repeats = np.asarray(1, dtype=np.int64)
     around = [iterator for _, iterator in state.around(stage)]
@@ -203,9 +203,10 @@ def _tile_products(state: State, stage: Stage, target: Target) -> FloatArray:
     return visits * (repeats * step + 2.0 * unit.rows * tall * wide + costs.tile_visit)
 
 
-def _unit_of(stage: Stage) -> MatrixUnit:
+def _unit_of(stage: Stage) -> MatrixUnit | None:
+    """Return a unit of CPUs that computes the innermost loop of `stage`, if it is one of theirs."""
     function = stage.iterators[-1].function
-    return next(unit for unit in MATRIX_UNITS if unit.function == function)
+    return next((unit for unit in MATRIX_UNITS if unit.function == function), None)
 
 
 def _reads_panel(state: State, stage: Stage) -> bool:
