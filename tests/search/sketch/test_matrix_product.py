@@ -252,7 +252,7 @@ def test_what_a_unit_reads_is_stored(*, is_constant: bool) -> None:
     for whole in wholes:
         program = replay(dag, steps(whole, sample(whole, 1, rng)[0]))
         np.testing.assert_array_equal(run_emulated(program, inputs, 2)[0][0], expected)
-    with pytest.raises(ScheduleError, match=r"unit reads the factors of 'Y.*', so 'Y.pad' is"):
+    with pytest.raises(ScheduleError, match="unit reads the factors of .* from memory, so"):
         tiled(dag, EMULATED)[0].state.compute_inline("Y.pad")
 
 
