@@ -109,8 +109,14 @@ class NetworkPlan:
 
     @property
     def precision(self) -> str:
-        """What tensors are kept in between kernels: "f32", "bf16", "f16", or "bf16+f16"."""
-        kinds = {param.dtype for each in self.kernels for param in each.signature.params}
+        """What weights and tensors between kernels are kept in: "f32", "bf16", "f16", or both."""
+        pairs = (
+            pair
+            for call in self.calls
+            for pair in zip(call.arguments, self.kernels[call.kernel].signature.params, strict=True)
+        )
+        outside = (PlaceKind.INPUT, PlaceKind.OUTPUT)
+        kinds = {param.dtype for slot, param in pairs if slot.kind not in outside}
         narrow = [name for kind, name in _NARROW.items() if kind in kinds]
         return "+".join(narrow) or "f32"
 
