@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
@@ -89,7 +90,8 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
     threads = options.threads or task.target.cores
     peak_now: Callable[[], float] = float  # of a fleet's devices it is not known
     if options.measurer is None:
-        peak_now = backend_of(task.target).probes.peak(task.target, threads).best
+        probe = backend_of(task.target).probes.peak(task.target, threads)
+        peak_now = partial(probe.best, 1)  # once before and once after the run
     peak = peak_now()
     words = f"peak {peak / 1e9:.0f} GFLOP/s, " if peak else ""
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
