@@ -19,6 +19,7 @@ from ansorc.graph.cache_policy import choose_recorded_policy
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
+from ansorc.graph.precision import PRECISIONS, Precision, choose_precision
 from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.ir.aligned import Array
 from ansorc.lang.dag import ComputeDAG
@@ -60,9 +61,10 @@ def takes_workload_if_given(
     @wraps(command)
     def with_workload(
         workload: str | None, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
-        constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+        constants: tuple[str, ...], precision: Precision | None, keep: tuple[str, ...],
+        *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        description = WorkloadArguments(settings, target, shapes, constants)
+        description = WorkloadArguments(settings, target, shapes, constants, precision, keep)
         command(None if workload is None else description.workload(workload), *args, **rest)
 
     return with_workload
@@ -77,9 +79,10 @@ def _takes_workload(
     @wraps(command)
     def with_workload(
         workload: str, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
-        constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+        constants: tuple[str, ...], precision: Precision | None, keep: tuple[str, ...],
+        *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        description = WorkloadArguments(settings, target, shapes, constants)
+        description = WorkloadArguments(settings, target, shapes, constants, precision, keep)
         command(prepared(description.workload(workload)), *args, **rest)
 
     return with_workload
@@ -95,16 +98,26 @@ def takes_workloads(
     @wraps(command)
     def with_workloads(
         workloads: tuple[str, ...], settings: tuple[str, ...], target: str,
-        shapes: tuple[str, ...], constants: tuple[str, ...], *args: P.args, **rest: P.kwargs,
+        shapes: tuple[str, ...], constants: tuple[str, ...], precision: Precision | None,
+        keep: tuple[str, ...], *args: P.args, **rest: P.kwargs,
     ) -> None:  # fmt: skip
-        description = WorkloadArguments(settings, target, shapes, constants)
+        description = WorkloadArguments(settings, target, shapes, constants, precision, keep)
         command([description.workload(name) for name in workloads], *args, **rest)
 
     return with_workloads
 
 
 def describes_workload(command: F) -> F:
-    """Add --set, --target, --input and --constant to a command."""
+    """Add --set, --target, --input, --constant, --precision and --keep to a command."""
+    command = click.option(
+        "--keep", multiple=True, metavar="NAME",
+        help="A node of the network whose result stays float32, by its name or that of its tensor; "
+        "may be repeated.",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--precision", default=None, type=click.Choice(list(PRECISIONS)),
+        help="What the network's tensors are kept in between kernels; default: what its file says.",
+    )(command)  # fmt: skip
     command = click.option(
         "--constant", "constants", multiple=True, metavar="NAME=FILE.npy",
         help="An input of the network that always has these values; may be repeated.",
@@ -132,6 +145,8 @@ class WorkloadArguments:
     target: str = "native"
     shapes: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
+    precision: Precision | None = None
+    keep: tuple[str, ...] = ()
 
     def workload(self, name: str) -> TaskOrNetworks:
         """Return the operator or network named `name`; raise UsageError or AnsorcError."""
@@ -145,6 +160,11 @@ class WorkloadArguments:
             return Network.of(graph, target)
         if self.shapes or self.constants:
             raise click.UsageError(f"--input and --constant are for networks; '{name}' is none")
+        if self.precision or self.keep:
+            raise click.UsageError(
+                f"--precision and --keep are for networks; '{name}' is none: its definition says "
+                "the dtypes of its tensors"
+            )
         dag, title = dag_of(name, self.settings)
         return Task(dag, target, title)
 
@@ -155,7 +175,11 @@ class WorkloadArguments:
             given.setdefault(name, []).append(shape)
         shapes = {name: each[0] if len(each) == 1 else each for name, each in given.items()}
         constants = dict(_array(text) for text in self.constants)
-        return ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
+        graph = ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
+        if isinstance(graph, Graph):
+            return choose_precision(graph, self.precision, self.keep)
+        made = [choose_precision(each, self.precision, self.keep) for each in graph]
+        return replace(graph, graphs=tuple(made))
 
 
 def networks_of(workloads: Sequence[TaskOrNetworks | None]) -> list[Network]:
@@ -329,6 +353,8 @@ def same_workloads(name: str = "") -> str:
     for option, values in (("--input", given["shapes"]), ("--constant", given["constants"])):
         words += [word for value in values for word in (option, value)]
     words += [word for setting in given["settings"] for word in ("--set", setting)]
+    words += [word for name in given["keep"] for word in ("--keep", name)]
+    words += ["--precision", given["precision"]] if given["precision"] else []
     words += ["--target", given["target"]] if given["target"] != "native" else []
     words += ["--threads", str(given["threads"])] if given["threads"] else []
     words += ["--cache", given["cache"]] if given["cache"] != "auto" else []

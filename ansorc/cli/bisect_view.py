@@ -12,7 +12,7 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.passes.pass_fault import diff_text
 from ansorc.ir.stmt import Function
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
-from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
+from ansorc.search.measure import Failure, MeasureOptions, Measurer, ProgramText, RunOptions
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
 
@@ -61,12 +61,11 @@ def _check_code(task: Task, source: ProgramText, threads: int) -> None:
         return
     options = MeasureOptions(RunOptions(threads=threads), builders=1, batch=1)
     with Measurer(task, options) as measurer:
-        (result,) = measurer.measure([source])
-    if result.failure is None:
+        (outcome,) = measurer.measure([source])
+    if not isinstance(outcome, Failure):
         click.echo("and so is the code that is generated from them")
         return
-    failure = result.failure
     click.echo(
-        f"\nthe code that is generated from them is wrong ({failure.kind.value}): {failure.message}"
+        f"\nthe code that is generated from them is wrong ({outcome.kind.value}): {outcome.message}"
     )
     click.get_current_context().exit(FAILED)

@@ -11,7 +11,14 @@ from ansorc.graph.graph_bisect import GraphStage, bisect_rewrites
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import choose_programs
 from ansorc.schedule import Names, lower, packings, replay
-from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions, Workers
+from ansorc.search.measure import (
+    Failure,
+    MeasureOptions,
+    Measurer,
+    ProgramText,
+    RunOptions,
+    Workers,
+)
 from ansorc.search.programs import ChosenSchedule, ProgramChoice
 from ansorc.search.task import Task
 
@@ -36,10 +43,9 @@ def show_network_bisection(network: Network, choice: ProgramChoice) -> None:
         for key, task in network.tasks.items():
             source = _source(task, programs[key])
             with Measurer(task, options, workers=workers) as measurer:
-                (result,) = measurer.measure([source])
-            failure = result.failure
-            if failure is not None:
-                click.echo(f"\nthe kernel {task.name} is wrong: {failure.message}")
+                (outcome,) = measurer.measure([source])
+            if isinstance(outcome, Failure):
+                click.echo(f"\nthe kernel {task.name} is wrong: {outcome.message}")
                 state = replay(task.dag, programs[key].steps)
                 lowered, layouts = lower(state, task.name), packings(state)
                 show_bisection(task, lowered, layouts, source, choice.threads)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-import numpy as np
 from rich.console import Console
 
 from ansorc.cli.progress import task_progress
@@ -18,16 +17,15 @@ from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import CallTime, NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
 from ansorc.errors import MeasureError
-from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import choose_programs, compile_network, describe_tuned_share
+from ansorc.graph.output_errors import OutputError, OutputErrors
+from ansorc.graph.precision import precision_of
 from ansorc.graph.random_inputs import random_inputs
+from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.search.programs import ProgramChoice
 from ansorc.target.units import seconds_text
-
-_TOLERANCE = 1e-4
-"""The tolerance, as a share of the largest element: float32 rounding in a deep network."""
 
 
 def run_network(
@@ -55,11 +53,8 @@ def run_network(
         with task_progress(len(programs)) as tell:
             module = compile_network(network, programs, on_task=tell)
     inputs = random_inputs(network.source, given)
-    errors = check_outputs(network, module, inputs, choice.threads)
-    click.echo(f"{network.source.name}: {origin}")
-    for name, error in errors.items():
-        click.echo(f"  '{name}' is right: largest error {error:.2g} of its largest element "
-                   "(float64 reference)")  # fmt: skip
+    checked = check_outputs(network, module, inputs, choice.threads)
+    click.echo("\n  ".join((f"{network.source.name}: {origin}", *checked)))
     if backend_of(network.target).capabilities(network.target).is_emulated:
         click.echo(f"  {len(module.call_names)} calls of kernels, emulated on this CPU: times say "
                    "nothing about a GPU")  # fmt: skip
@@ -80,34 +75,50 @@ def run_network(
 
 def check_outputs(
     network: Network, module: NetworkModule, inputs: dict[str, Array], threads: int = 0
-) -> dict[str, float]:
-    """Return the error of each output, as a share of its largest element.
+) -> list[str]:
+    """Return lines with the error of each output, and where that of a narrow precision grows.
 
-    Raise MeasureError if one is wrong: a float by more than float32 rounding explains, or an
-    integer or bool at all.
+    Raise MeasureError if one is wrong: a float by more than rounding explains, or an integer or
+    bool at all, unless numbers of 16 bits decide about it.
     """
-    expected = run_reference(network.source, inputs)
-    results = module.run(inputs, threads)
-    errors: dict[str, float] = {}
-    for name, reference in expected.items():
-        result = results[name]
-        if not np.issubdtype(reference.dtype, np.floating):
-            wrong = int(np.count_nonzero(result != reference))
-            if wrong:
-                raise MeasureError(f"'{name}' is wrong in {wrong} of {reference.size} elements")
-            errors[name] = 0.0
-            continue
-        largest = float(np.max(np.abs(reference[np.isfinite(reference)]), initial=1e-30))
-        same = (result == reference) | (np.isnan(result) & np.isnan(reference))
-        with np.errstate(invalid="ignore"):
-            difference = np.where(same, 0.0, np.abs(result - reference))
-        errors[name] = float(np.max(difference)) / largest
-        if not errors[name] <= _TOLERANCE:
+    outputs = OutputErrors(network, inputs)
+    errors = outputs.of(module.run(inputs, threads))
+    lines: list[str] = []
+    for name, found in errors.items():
+        kind = network.source.types[name]
+        if found.is_right:
+            lines.append(f"'{name}' is right: {_error_words(found, kind, network)}")
+        elif not kind.dtype.is_float:
+            wrong = round(found.error * kind.elements)
+            raise MeasureError(f"'{name}' is wrong in {wrong} of {kind.elements} elements")
+        else:
             raise MeasureError(
-                f"'{name}' is wrong: its largest error is {errors[name]:.2g} of its largest "
-                f"element, {_TOLERANCE:g} is allowed"
+                f"'{name}' is wrong: its largest error is {found.error:.2g} of its largest "
+                f"element, {found.allowed:.2g} is allowed"
             )
-    return errors
+    if outputs.is_narrow:
+        for each in outputs.growth():
+            lines.append(
+                f"the error grows from {each.before:.2g} to {each.after:.2g} (root mean square) "
+                f"in '{each.tensor}': {each.kernel}"
+            )
+    return lines
+
+
+def _error_words(found: OutputError, kind: TensorType, network: Network) -> str:
+    """Return the error of a right output, beside that of float32."""
+    if found.in_float32 is None:
+        return f"largest error {found.error:.2g} of its largest element (float64 reference)"
+    precision = precision_of(network.source)
+    if kind.dtype.is_float:
+        return (
+            f"largest error {found.error:.2g} of its largest element in {precision}, "
+            f"{found.in_float32:.2g} in f32 (float64 reference)"
+        )
+    return (
+        f"{found.error:.2%} of its elements are others than float64's in {precision}, "
+        f"{found.in_float32:.2%} in f32"
+    )
 
 
 def _print_layers(network: Network, times: list[CallTime], peak: float) -> None:

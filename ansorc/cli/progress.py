@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from ansorc.search.live_line import trial_line
+from ansorc.search.live_line import progress_line
 from ansorc.search.task import Task
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 
 _PLAIN_EVERY_S = 5.0
 
@@ -35,8 +35,8 @@ class Progress:
             console = Console(stderr=True)
             self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._printed_at = 0.0
-        self._last: Trial | None = None
-        self._printed: Trial | None = None
+        self._last: RunProgress | None = None
+        self._printed: RunProgress | None = None
 
     def __enter__(self) -> Progress:
         if self._live is not None:
@@ -49,22 +49,22 @@ class Progress:
         if self._last is not None and self._last is not self._printed:
             self._print(self._last)
 
-    def __call__(self, trial: Trial) -> None:
-        """Show `trial`: at once on a terminal, else if it is a new best or after some seconds."""
-        self._last = trial
+    def __call__(self, progress: RunProgress) -> None:
+        """Show it: at once on a terminal, else if there is a new best or after some seconds."""
+        self._last = progress
         if self._live is not None:
-            self._live.update(Text(self.line(trial), no_wrap=True, overflow="ellipsis"))
-        elif trial.is_new_best or time.monotonic() - self._printed_at >= _PLAIN_EVERY_S:
-            self._print(trial)
+            self._live.update(Text(self.line(progress), no_wrap=True, overflow="ellipsis"))
+        elif progress.is_new_best or time.monotonic() - self._printed_at >= _PLAIN_EVERY_S:
+            self._print(progress)
 
-    def line(self, trial: Trial) -> str:
-        """Return `trial` as one line."""
-        words = trial_line(self._name, trial, self._flops, self._peak)
+    def line(self, progress: RunProgress) -> str:
+        """Return `progress` as one line."""
+        words = progress_line(self._name, progress, self._flops, self._peak)
         return " | ".join((words, *filter(None, [self._where()])))
 
-    def _print(self, trial: Trial) -> None:
-        self._printed, self._printed_at = trial, time.monotonic()
-        print(self.line(trial), file=sys.stderr, flush=True)
+    def _print(self, progress: RunProgress) -> None:
+        self._printed, self._printed_at = progress, time.monotonic()
+        print(self.line(progress), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 from ansorc.codegen.base import backend_of
 from ansorc.errors import AnsorcError, RecordError
 from ansorc.schedule import Names
-from ansorc.search.measure import MeasureOptions, Measurer, RunOptions
+from ansorc.search.measure import Failure, MeasureOptions, Measurer, RunOptions
 from ansorc.search.record import Record, RecordLocation, Records, is_missing
 from ansorc.search.task import Task
 from ansorc.target.units import seconds_text
@@ -87,16 +87,15 @@ def rebuild(task: Task, record: Record) -> None:
     environment = record.environment
     run = RunOptions(threads=environment.threads, cache=environment.cache)
     with Measurer(task, MeasureOptions(run, builders=1, batch=1)) as measurer:
-        (result,) = measurer.measure([record.program])
-    click.echo(f"\n# rebuilt now (built in {seconds_text(result.build.total_s, 2)})")
-    if result.failure is not None:
-        detail = result.failure.detail.strip()
-        click.echo(f"it fails ({result.failure.kind.value}): {result.failure.message}")
-        if detail and detail != result.failure.message:
+        (outcome,) = measurer.measure([record.program])
+    click.echo(f"\n# rebuilt now (built in {seconds_text(outcome.build.total_s, 2)})")
+    if isinstance(outcome, Failure):
+        detail = outcome.detail.strip()
+        click.echo(f"it fails ({outcome.kind.value}): {outcome.message}")
+        if detail and detail != outcome.message:
             click.echo(detail)
-    elif result.measurement is not None:
-        error = result.measurement.max_error
+    else:
         click.echo(
-            f"it is right (error {error:.2g} of what rounding explains) and takes "
-            f"{seconds_text(result.measurement.median_s)}"
+            f"it is right (error {outcome.max_error:.2g} of what rounding explains) and takes "
+            f"{seconds_text(outcome.median_s)}"
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import click
 
@@ -32,7 +30,7 @@ from ansorc.ir.packing import Packing
 from ansorc.ir.parser import parse
 from ansorc.ir.printer import to_text
 from ansorc.ir.stmt import Function
-from ansorc.schedule import Names, State, Step, lower, packings, replay
+from ansorc.schedule import Names, State, lower, packings, replay
 from ansorc.search.measure import ProgramText
 from ansorc.search.programs import ProgramChoice, choose_program
 from ansorc.search.record import Record
@@ -100,22 +98,20 @@ def show(
         task, record = find_record(choice.records, record_id, workload)
         _require_known(asked, task)
         show_record(task, record)
-        program = ShownProgram(
-            task, partial(record.program.decode, Names(task.dag)), record.function
-        )
+        program = ShownProgram(task, record.program)
     elif workload is None:
         raise click.UsageError("name a workload, FILE:WORKLOAD or NETWORK.onnx, or --record ID")
     else:
         task, record = workload, None
         _require_known(asked, task)
         chosen = choose_program(task, choice)
-        program = ShownProgram(task, lambda: chosen.steps)
+        program = ShownProgram(task, ProgramText.encode(chosen.steps, Names(task.dag)))
         click.echo(f"# {task.name}: {chosen.origin}, for {task.target.text}")
     if bisect:
         lower_program, layouts = program.lower_program(), program.layouts()
-        show_bisection(task, lower_program, layouts, program.source(), choice.threads)
+        show_bisection(task, lower_program, layouts, program.text, choice.threads)
         return
-    usual = () if program.loops else ("schedule", "ir")
+    usual = () if program.text.function else ("schedule", "ir")
     for view in asked or usual:
         click.echo(f"\n# {_VIEWS.get(view, view)}\n{_view_text(program, view, record).rstrip()}")
     if record is not None and not asked:
@@ -124,32 +120,26 @@ def show(
 
 @dataclass(frozen=True)
 class ShownProgram:
-    """A program, given by its steps, or by its loops if it has none."""
+    """A program of a task, and what can be shown of it."""
 
     task: Task
-    steps: Callable[[], tuple[Step, ...]]
-    """Raises ScheduleError if they do not fit the task."""
-    loops: str = ""
+    text: ProgramText
 
     def state(self) -> State:
         """Return the schedule; raise ScheduleError if a step does not fit."""
-        if self.loops:
+        if self.text.function:
             raise RecordError("the program was given as loops, which have no schedule")
-        return replay(self.task.dag, self.steps())
+        return replay(self.task.dag, self.text.decode(Names(self.task.dag)))
 
     def layouts(self) -> tuple[Packing, ...]:
         """Return the packings of its constants."""
-        return () if self.loops else packings(self.state())
-
-    def source(self) -> ProgramText:
-        """Return the program in the form for workers."""
-        if self.loops:
-            return ProgramText.of_function(self.loops)
-        return ProgramText.encode(self.steps(), Names(self.task.dag))
+        return () if self.text.function else packings(self.state())
 
     def lower_program(self) -> Function:
         """Return the loops before all passes; raise as `state`."""
-        return parse(self.loops) if self.loops else lower(self.state(), self.task.name)
+        if self.text.function:
+            return parse(self.text.function)
+        return lower(self.state(), self.task.name)
 
 
 def _require_known(views: tuple[str, ...], task: Task) -> None:

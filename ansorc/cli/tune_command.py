@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
@@ -26,7 +27,7 @@ from ansorc.search.programs import require_this_machine
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 
 
 @click.command()
@@ -89,7 +90,8 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
     threads = options.threads or task.target.cores
     peak_now: Callable[[], float] = float  # of a fleet's devices it is not known
     if options.measurer is None:
-        peak_now = backend_of(task.target).probes.peak(task.target, threads).best
+        probe = backend_of(task.target).probes.peak(task.target, threads)
+        peak_now = partial(probe.best, 1)  # once before and once after the run
     peak = peak_now()
     words = f"peak {peak / 1e9:.0f} GFLOP/s, " if peak else ""
     click.echo(f"{task.name}: {task.dag.flops / 1e9:.4g} GFLOP a call, target {task.target.text}, "
@@ -99,7 +101,7 @@ def _tune_operator(name: str, task: Task, options: TuneOptions) -> None:
         Progress(task.name, task.dag.flops, peak, in_flight(options)) as progress,
     ):
 
-        def tell(trial: Trial) -> None:
+        def tell(trial: RunProgress) -> None:
             progress(trial)
             if live is not None:
                 live.update()

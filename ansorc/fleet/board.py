@@ -24,9 +24,8 @@ from ansorc.search.measure import (
     FailureKind,
     Measurement,
     MeasureOptions,
-    MeasureResult,
+    Outcome,
     ProgramText,
-    RunCost,
     Stopwatch,
     concurrently,
     nothing,
@@ -34,7 +33,6 @@ from ansorc.search.measure import (
 from ansorc.search.measure.messages import CompiledKernel, Message, build_cost_of, failure_of
 from ansorc.search.measure.options import eviction_limit_s, run_limit_s
 from ansorc.search.measure.pool import Reply
-from ansorc.search.measure.result import Outcome
 from ansorc.search.record import Environment
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -237,7 +235,7 @@ class BoardMeasurer(TaskMeasurer):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Outcome]:
         """Measure `candidates`, doing `meanwhile` while the last are built; yield in this order."""
         size = self._options.batch
         for begin in range(0, len(candidates), size):
@@ -247,44 +245,44 @@ class BoardMeasurer(TaskMeasurer):
             for candidate, reply in zip(batch, build, strict=True):
                 yield self.measure_built(candidate, reply)
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        """Time up to 16 programs in turns, fastest first; failures last."""
-        candidates = candidates[:MOST_PROGRAMS]
-        results: list[MeasureResult] = []
-        kernels: list[tuple[ProgramText, Message]] = []
-        for candidate, reply in zip(candidates, self._build_here(candidates), strict=True):
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+        """Time the first 16 programs in turns; return the outcomes in this order."""
+        outcomes: list[Outcome | None] = [None] * len(candidates)
+        entered = candidates[:MOST_PROGRAMS]
+        kernels: dict[int, Message] = {}
+        for number, reply in enumerate(self._build_here(entered)):
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
             if failure is not None:
-                results.append(MeasureResult(candidate, failure))
+                outcomes[number] = failure
             elif isinstance(reply, Message):
-                kernels.append((candidate, reply))
-        compiled = [CompiledKernel.of(message) for _, message in kernels]
+                kernels[number] = reply
+        compiled = [CompiledKernel.of(message) for message in kernels.values()]
         with self._watch.phase("contest"):
             order = self._order(is_contest=True)
             answer = self._board.attempt(
                 self._task, self._options.seed, lambda bench: bench.rank(compiled, order)
             )
         if isinstance(answer, Failure):
-            return [MeasureResult(each, answer) for each in candidates]
-        for (candidate, message), (outcome, cost) in zip(kernels, answer, strict=True):
-            results.append(MeasureResult(candidate, outcome, build_cost_of(message), cost))
-        return sorted(results, key=_rank_key)
+            return [answer] * len(candidates)
+        for (number, message), outcome in zip(kernels.items(), answer, strict=True):
+            if outcome is not None:
+                outcomes[number] = replace(outcome, build=build_cost_of(message))
+        return outcomes
 
-    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
+    def measure_built(self, candidate: ProgramText, built: Reply) -> Outcome:
         """Run what a builder answered."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
-            return MeasureResult(candidate, failure)
+            return failure
         assert isinstance(built, Message)
         kernel, order = CompiledKernel.of(built), self._order()
         with self._watch.phase("run"):
-            answer: tuple[Outcome, RunCost] | Failure = self._board.attempt(
+            outcome: Outcome = self._board.attempt(
                 self._task, self._options.seed, lambda bench: bench.measure(kernel, order)
             )
-        outcome, cost = (answer, RunCost()) if isinstance(answer, Failure) else answer
         if isinstance(outcome, Measurement):
             self.best_s = min(self.best_s or math.inf, outcome.median_s)
-        return MeasureResult(candidate, outcome, build_cost_of(built), cost)
+        return replace(outcome, build=build_cost_of(built))
 
     def close(self) -> None:
         """The board forgets the task when it has others."""
@@ -304,7 +302,3 @@ class BoardMeasurer(TaskMeasurer):
             limit_s += eviction_limit_s(run, array_bytes, run.rank_rounds)
         return RunOrder(run, limit_s * (_EMULATED_FACTOR if self._board.emulated else 1.0),
                         self.best_s)  # fmt: skip
-
-
-def _rank_key(result: MeasureResult) -> float:
-    return result.measurement.median_s if result.measurement else math.inf

@@ -87,48 +87,43 @@ class BoardBench:
         self._arrays.clear()
         self._packed.clear()
 
-    def measure(self, kernel: CompiledKernel, order: RunOrder) -> tuple[Outcome, RunCost]:
+    def measure(self, kernel: CompiledKernel, order: RunOrder) -> Outcome:
         """Check one kernel, and time it unless the machine is emulated."""
         return self._try(kernel, order, is_timed=True)
 
-    def rank(
-        self, kernels: Sequence[CompiledKernel], order: RunOrder
-    ) -> list[tuple[Outcome, RunCost]]:
-        """Check all kernels, then time those that are right in turns."""
-        trials = [self._try(each, order, is_timed=False) for each in kernels]
-        if self._runner.machine.emulated:
-            return trials
-        right = [n for n, (outcome, _) in enumerate(trials) if isinstance(outcome, Measurement)]
-        if not right:
-            return trials
+    def rank(self, kernels: Sequence[CompiledKernel], order: RunOrder) -> list[Outcome | None]:
+        """Check all kernels, then time those that are right in turns.
+
+        If one of these fails then, there is no outcome, None, for the others.
+        """
+        outcomes: list[Outcome | None] = [
+            self._try(each, order, is_timed=False) for each in kernels
+        ]
+        right = {n: known for n, known in enumerate(outcomes) if isinstance(known, Measurement)}
+        if self._runner.machine.emulated or not right:
+            return outcomes
         programs = tuple(self._load(kernels[n], number) for number, n in enumerate(right))
         trial = BoardTrial(
             programs, self._outputs, order.options, order.limit_s * len(right), in_turns=True
         )
         report = self._runner.run(trial)
         if report.outcome != TrialOutcome.DONE:
-            n = right[report.program]
-            trials[n] = self._failure(report), trials[n][1]
-            return [
-                each
-                for n, each in enumerate(trials)
-                if n not in right or n == right[report.program]
-            ]
-        for n, times in zip(right, report.times, strict=True):
-            outcome, cost = trials[n]
-            assert isinstance(outcome, Measurement)
-            trials[n] = replace(outcome, seconds=times.seconds), cost
+            failure = self._failure(report)
+            for number, (n, known) in enumerate(right.items()):
+                is_at_fault = number == report.program
+                outcomes[n] = replace(failure, run=known.run) if is_at_fault else None
+            return outcomes
+        for (n, known), times in zip(right.items(), report.times, strict=True):
+            outcomes[n] = replace(known, seconds=times.seconds)
             if times.digests not in self._verdicts:
                 failure = Failure.of(
                     FailureKind.WRONG_RESULT,
                     "candidate rejected: together with others it gave other bits than alone",
                 )
-                trials[n] = failure, cost
-        return trials
+                outcomes[n] = replace(failure, run=known.run)
+        return outcomes
 
-    def _try(
-        self, kernel: CompiledKernel, order: RunOrder, *, is_timed: bool
-    ) -> tuple[Outcome, RunCost]:
+    def _try(self, kernel: CompiledKernel, order: RunOrder, *, is_timed: bool) -> Outcome:
         clock, emulated = time.perf_counter, self._runner.machine.emulated
         begin = clock()
         try:
@@ -140,25 +135,25 @@ class BoardBench:
             )  # fmt: skip
             report = self._runner.run(trial)
         except RefusedError as error:
-            return _failure_of_refusal(error), RunCost(prepare_s=clock() - begin)
+            cost = RunCost(prepare_s=clock() - begin)
+            return replace(_failure_of_refusal(error), run=cost)
         ran = clock()
         if report.outcome != TrialOutcome.DONE:
-            return self._failure(report), RunCost(loaded - begin, ran - loaded)
+            return replace(self._failure(report), run=RunCost(loaded - begin, ran - loaded))
         (times,) = report.times
         verdict = self._verdict(times.digests)
         cost = RunCost(
             loaded - begin, times.first_s, clock() - ran, max(0.0, ran - loaded - times.first_s)
         )
         if verdict.complaint:
-            return Failure.of(FailureKind.WRONG_RESULT, verdict.complaint), cost
+            return replace(Failure.of(FailureKind.WRONG_RESULT, verdict.complaint), run=cost)
         if emulated:
             words = f"right (error {verdict.max_error:.3g} x tolerance), not timed: {emulated}"
-            return Failure.of(FailureKind.UNTIMED, words), cost
-        measurement = Measurement(
+            return replace(Failure.of(FailureKind.UNTIMED, words), run=cost)
+        return Measurement(
             times.seconds, checked=True, stopped_early=times.stopped_early,
-            max_error=verdict.max_error,
+            max_error=verdict.max_error, run=cost,
         )  # fmt: skip
-        return measurement, cost
 
     def _load(self, kernel: CompiledKernel, code: int) -> BoardProgram:
         """The kernel on the board, with its constants packed there."""

@@ -33,7 +33,7 @@ from ansorc.fleet.jobs import (
     results_message,
 )
 from ansorc.fleet.signing import FleetKey, SignatureError
-from ansorc.search.measure import Measurer, MeasureResult, ProgramText, Workers
+from ansorc.search.measure import Measurer, Outcome, ProgramText, Workers
 from ansorc.search.measure.messages import Message, build_request
 from ansorc.search.measure.pool import Reply
 from ansorc.target.units import seconds_text
@@ -149,11 +149,11 @@ class JobMeasurer(Protocol):
 
     best_s: float
 
-    def measure(self, candidates: Sequence[ProgramText]) -> Iterator[MeasureResult]: ...
+    def measure(self, candidates: Sequence[ProgramText]) -> Iterator[Outcome]: ...
 
-    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult: ...
+    def measure_built(self, candidate: ProgramText, built: Reply) -> Outcome: ...
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]: ...
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]: ...
 
 
 def measure_job(job: Message, measurer: JobMeasurer) -> Message:
@@ -162,8 +162,8 @@ def measure_job(job: Message, measurer: JobMeasurer) -> Message:
     if job.text("kind") == "rank":
         return results_message(job, measurer.rank(programs))
     if (built := find_build_answer(job)) is not None:
-        results = [measurer.measure_built(program, built) for program in programs]
-        return results_message(job, results)
+        outcomes = [measurer.measure_built(program, built) for program in programs]
+        return results_message(job, outcomes)
     return results_message(job, list(measurer.measure(programs)))
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from ansorc.errors import MeasureError
 from ansorc.fleet.announcement import Announcement
@@ -23,7 +23,7 @@ from ansorc.fleet.connection import Connection, ConnectionLost, FleetOptions
 from ansorc.fleet.jobs import ANSWER, JOB, decode, results_of, with_object_code
 from ansorc.fleet.members import DeviceState, Members
 from ansorc.fleet.signing import FleetKey, SignatureError
-from ansorc.search.measure import Failure, FailureKind, MeasureResult, ProgramText
+from ansorc.search.measure import Failure, FailureKind, Outcome, ProgramText
 from ansorc.search.measure.messages import Message
 
 _JOBS_A_DEVICE = 2
@@ -59,6 +59,8 @@ class DeviceOrder(Protocol):
 
 
 AnyOrder = TypeVar("AnyOrder", bound=DeviceOrder)
+_Outcomes: TypeAlias = Sequence[Outcome | None]
+"""Those of the programs of an order; None: not timed, though it did not fail."""
 
 
 @dataclass(eq=False)
@@ -68,7 +70,7 @@ class _Job(Generic[AnyOrder]):
     attempts: int = 0
     tried: set[str] = field(default_factory=set[str])
     built: Message | None = None
-    doubted: dict[str, list[MeasureResult]] = field(default_factory=dict[str, list[MeasureResult]])
+    doubted: dict[str, _Outcomes] = field(default_factory=dict[str, _Outcomes])
     """Failures that devices reported, by identity, and that others have to confirm."""
     is_built: bool = False
     """Whether it needs no builder, or has seen one."""
@@ -100,8 +102,8 @@ class Dispatcher(Generic[AnyOrder]):
         """By key: the job, and the address of the device."""
         self._waiting: deque[_Job[AnyOrder]] = deque()
         self._open: dict[str, _Job[AnyOrder]] = {}
-        self._ended: deque[tuple[_Job[AnyOrder], list[MeasureResult]]] = deque()
-        """Jobs with their results, which nobody has taken yet."""
+        self._ended: deque[tuple[_Job[AnyOrder], _Outcomes]] = deque()
+        """Jobs with their outcomes, which nobody has taken yet."""
         self._count = self._sent = 0
         self._refreshed = float("-inf")
         self._obstacle = ""
@@ -143,10 +145,8 @@ class Dispatcher(Generic[AnyOrder]):
         aside = len(known) - len(self._members.usable(list(known.values())))
         return len(known), aside, sum(len(state.attempts) for state in known.values())
 
-    def stream(
-        self, orders: Iterator[AnyOrder | None]
-    ) -> Generator[tuple[AnyOrder, list[MeasureResult]]]:
-        """Yield each order with its results as they come, each once; see `MachinesAhead.stream`.
+    def stream(self, orders: Iterator[AnyOrder | None]) -> Generator[tuple[AnyOrder, _Outcomes]]:
+        """Yield each order with its outcomes as they come, each once; see `MachinesAhead.stream`.
 
         Raise MeasureError if there is no device for `patience_s`.
         """
@@ -170,9 +170,9 @@ class Dispatcher(Generic[AnyOrder]):
                 self._receive(_SHORT_POLL_S if is_short else _POLL_S)
                 self._give_up_late()
                 while self._ended:
-                    job, results = self._ended.popleft()
+                    job, outcomes = self._ended.popleft()
                     del self._open[job.name]
-                    yield job.order, results
+                    yield job.order, outcomes
         finally:
             self._drop_all()
 
@@ -297,22 +297,23 @@ class Dispatcher(Generic[AnyOrder]):
             if (attempt := self._end(key)) is None:
                 continue
             job, state = attempt
-            results = self._results(job, state, key, signed)
-            if results is None:
+            outcomes = self._outcomes(job, state, key, signed)
+            if outcomes is None:
                 self._again(job)
             else:
-                self._ended.append((job, results))
+                self._ended.append((job, outcomes))
 
-    def _results(
+    def _outcomes(
         self, job: _Job[AnyOrder], state: DeviceState, key: str, signed: bytes | None
-    ) -> list[MeasureResult] | None:
-        """Return the results of a job, or None if it goes on."""
+    ) -> _Outcomes | None:
+        """Return the outcomes of a job, or None if it goes on."""
         job.tried.add(state.identity)
         if signed is None:
             return None  # the worker was lost: nobody's fault yet
         self.bytes_received += len(signed)
         try:
             answer = decode(self._key.verify(ANSWER, signed))
+            outcomes = results_of(answer, len(job.order.programs))
         except (SignatureError, MeasureError) as error:
             self._fault(state, str(error))
             return None
@@ -324,27 +325,27 @@ class Dispatcher(Generic[AnyOrder]):
             return None
         state.done += 1
         state.faults = 0
-        if "rows" not in answer.fields:  # object code: the next device measures it
+        if outcomes is None:  # object code: the next device measures it
             job.built, job.is_built, job.attempts = answer, True, 0
             job.tried.clear()
             return None
-        return self._confirm(job, state, results_of(answer))
+        return self._confirm(job, state, outcomes)
 
     def _confirm(
-        self, job: _Job[AnyOrder], state: DeviceState, results: list[MeasureResult]
-    ) -> list[MeasureResult] | None:
-        """Return the results, or None if another device has to confirm their failures."""
-        failing = _doubtful(results)
+        self, job: _Job[AnyOrder], state: DeviceState, outcomes: _Outcomes
+    ) -> _Outcomes | None:
+        """Return the outcomes, or None if another device has to confirm their failures."""
+        failing = _doubtful(outcomes)
         if not failing:
             for identity, wrong in job.doubted.items():
                 self._note_refuted(identity, wrong, state)
         if not failing or not job.is_built:
-            return results
+            return outcomes
         job.doubted = {who: was for who, was in job.doubted.items() if _doubtful(was) == failing}
-        job.doubted[state.identity] = results
-        return results if len(job.doubted) >= min(_OPINIONS, self._most) else None
+        job.doubted[state.identity] = outcomes
+        return outcomes if len(job.doubted) >= min(_OPINIONS, self._most) else None
 
-    def _note_refuted(self, who: str, results: list[MeasureResult], by: DeviceState) -> None:
+    def _note_refuted(self, who: str, wrong: _Outcomes, by: DeviceState) -> None:
         """Count a fault of a device, if it is still here, that calls right programs wrong."""
         liar = self._members.with_identity(who)
         if liar is None or liar is by:
@@ -352,7 +353,7 @@ class Dispatcher(Generic[AnyOrder]):
         liar.unconfirmed += 1
         self._tell(
             f"a program failed on device '{liar.label}' at {liar.address} and was right on another "
-            f"({_first_failure(results)})"
+            f"({_first_failure(wrong)})"
         )
         if liar.unconfirmed >= self._options.most_faults:
             self._set_aside(liar, "its failures are not confirmed by other devices")
@@ -377,8 +378,7 @@ class Dispatcher(Generic[AnyOrder]):
         if job.doubted:
             words = f"{_first_failure(next(iter(job.doubted.values())))}; not confirmed: {words}"
         failure = Failure.of(FailureKind.UNKNOWN, words)
-        results = [MeasureResult(program, failure) for program in job.order.programs]
-        self._ended.append((job, results))
+        self._ended.append((job, [failure] * len(job.order.programs)))
 
     def _end(self, key: str) -> tuple[_Job[AnyOrder], DeviceState] | None:
         """Take an attempt from its device; None if it was given up before."""
@@ -456,14 +456,14 @@ class Dispatcher(Generic[AnyOrder]):
         self._open.clear()
 
 
-def _doubtful(results: list[MeasureResult]) -> frozenset[ProgramText]:
-    """The programs whose failures may be the device's."""
+def _doubtful(outcomes: _Outcomes) -> frozenset[int]:
+    """The numbers of the programs whose failures may be the device's."""
     return frozenset(
-        result.program
-        for result in results
-        if result.failure is not None and result.failure.kind in _DOUBTED
+        number
+        for number, outcome in enumerate(outcomes)
+        if isinstance(outcome, Failure) and outcome.kind in _DOUBTED
     )
 
 
-def _first_failure(results: list[MeasureResult]) -> str:
-    return next((result.failure.message for result in results if result.failure), "")
+def _first_failure(outcomes: _Outcomes) -> str:
+    return next((outcome.message for outcome in outcomes if isinstance(outcome, Failure)), "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, Self, cast
+from typing import Self, cast
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import OptionError, TargetError
@@ -19,11 +19,12 @@ from ansorc.fleet.connection import Connection, FleetOptions
 from ansorc.fleet.dispatcher import Dispatcher
 from ansorc.fleet.jobs import TaskOrder, job_message
 from ansorc.fleet.signing import FleetKey
-from ansorc.search.machines import AnyPlanned, Arrivals, Planned, TaskMeasurer
+from ansorc.search.machines import Arrivals, MeasurerProgram, TaskMeasurer
 from ansorc.search.measure import (
     CachePolicy,
+    Measurement,
     MeasureOptions,
-    MeasureResult,
+    Outcome,
     ProgramText,
     Stopwatch,
     batch_begins,
@@ -89,7 +90,7 @@ class Fleet:
     ) -> None:
         self.address, self.device = address, device
         self._options = options or FleetOptions()
-        self._dispatcher: Dispatcher[_PlannedOrder[Planned]] = Dispatcher(
+        self._dispatcher: Dispatcher[FleetOrder] = Dispatcher(
             connect(address), FleetKey.read(Path(key) if key else None), (device, build_on),
             uuid.uuid4().hex[:12], self._options,
         )  # fmt: skip
@@ -163,27 +164,26 @@ class Fleet:
         """Return a measurer of `task`; the devices make ready when they get a program of it."""
         return FleetMeasurer(self, TaskOrder(task, options), best_s, watch)
 
-    def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
+    def stream(self, programs: Iterator[MeasurerProgram | None]) -> Arrivals:
         """Measure `programs`, of any tasks; see `MachinesAhead.stream`."""
         orders = (
-            None
-            if program is None
-            else _PlannedOrder(
-                _measurer_of(program.measurer), (program.program,), "measure", program
-            )
-            for program in programs
+            pair and FleetOrder(_measurer_of(pair[0]), (pair[1],), "measure") for pair in programs
         )
-        for planned, (result,) in self.carry_out(orders):
-            _measurer_of(planned.measurer).learn(result)
-            yield planned, result
+        for order, outcome in self.measure(orders):
+            yield order.measurer, order.programs[0], outcome
+
+    def measure(self, orders: Iterator[FleetOrder | None]) -> Generator[tuple[FleetOrder, Outcome]]:
+        """Measure the program of each of `orders`; yield it with the outcome, as they come."""
+        for order, (outcome,) in self.carry_out(orders):
+            assert outcome is not None, "only programs that are ranked together may have none"
+            order.measurer.learn(outcome)
+            yield order, outcome
 
     def carry_out(
-        self, orders: Iterator[_PlannedOrder[AnyPlanned] | None]
-    ) -> Generator[tuple[AnyPlanned, list[MeasureResult]]]:
-        """Have `orders` done; yield what each is for, and its results, as they come."""
-        dispatcher = cast("Dispatcher[_PlannedOrder[AnyPlanned]]", self._dispatcher)
-        for order, results in dispatcher.stream(orders):
-            yield order.purpose, results
+        self, orders: Iterator[FleetOrder | None]
+    ) -> Generator[tuple[FleetOrder, Sequence[Outcome | None]]]:
+        """Have `orders` done; yield each with its outcomes, as they come."""
+        return self._dispatcher.stream(orders)
 
 
 class FleetMeasurer:
@@ -195,20 +195,23 @@ class FleetMeasurer:
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        """Measure `candidates`; yield the results in this order.
+    ) -> Iterator[Outcome]:
+        """Measure `candidates`; yield the outcomes in this order.
 
-        `meanwhile` is done beside the last of them, and before their results are seen: as
+        `meanwhile` is done beside the last of them, and before their outcomes are seen: as
         `Measurer.measure`, so that what is chosen then is the same.
         """
-        planned = (_Numbered(self, program, number) for number, program in enumerate(candidates))
+        orders = (
+            FleetOrder(self, (program,), "measure", number)
+            for number, program in enumerate(candidates)
+        )
         *_, last = 0, *batch_begins(len(candidates), self.order.options.batch)
-        early: dict[int, MeasureResult] = {}
+        early: dict[int, Outcome] = {}
         following = 0
         with ThreadPoolExecutor(1) as pool:
             doing = None if last else pool.submit(meanwhile)
-            for planned_, result in self._fleet.stream(planned):
-                early[planned_.number] = result
+            for order, outcome in self._fleet.measure(orders):
+                early[order.number] = outcome
                 while following in early and (doing is None or doing.done()):
                     yield early.pop(following)
                     following += 1
@@ -218,38 +221,33 @@ class FleetMeasurer:
                 doing.result()
             yield from (early[number] for number in sorted(early))
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        """Time `candidates` in turns, all on one device, fastest first; failures last."""
-        order = _PlannedOrder(self, tuple(candidates), "rank", _Numbered(self, candidates[0], 0))
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+        """Time `candidates` in turns, all on one device; return the outcomes in this order."""
         with self._watch.phase("contest"):
-            for _, results in self._fleet.carry_out(iter([order])):
-                return results
-        return []
+            for _, outcomes in self._fleet.carry_out(
+                iter([FleetOrder(self, tuple(candidates), "rank")])
+            ):
+                return list(outcomes)
+        return [None] * len(candidates)
 
-    def learn(self, result: MeasureResult) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Take note of the best time: others are not timed as long."""
-        if (measurement := result.measurement) is not None:
-            self.best_s = min(self.best_s or measurement.median_s, measurement.median_s)
+        if isinstance(outcome, Measurement):
+            self.best_s = min(self.best_s or outcome.median_s, outcome.median_s)
 
     def close(self) -> None:
         """The devices forget the task when they have others."""
 
 
 @dataclass(frozen=True)
-class _Numbered:
-    measurer: FleetMeasurer
-    program: ProgramText
-    number: int
-
-
-@dataclass(frozen=True)
-class _PlannedOrder(Generic[AnyPlanned]):
+class FleetOrder:
     """An order for a device, and the measurer that gave it."""
 
     measurer: FleetMeasurer
     programs: tuple[ProgramText, ...]
     kind: str
-    purpose: AnyPlanned
+    number: int = 0
+    """The place of its program among those that are measured together."""
 
     @property
     def limit_s(self) -> float:

@@ -18,12 +18,12 @@ from ansorc.search.measure.messages import (
     Decoder,
     Message,
     failure_of,
-    outcomes_message,
-    outcomes_of,
+    outcome_fields,
+    outcome_of,
 )
 from ansorc.search.measure.options import MeasureOptions, RunOptions
 from ansorc.search.measure.program_text import ProgramText
-from ansorc.search.measure.result import BuildCost, Failure, MeasureResult
+from ansorc.search.measure.result import Failure, Outcome
 from ansorc.search.task import Task
 
 JOB, ANSWER = "job", "answer"
@@ -96,40 +96,41 @@ def find_build_answer(job: Message) -> Message | None:
     return Message(cast("dict[str, object]", fields), job.blob) if fields else None
 
 
-def results_message(job: Message, results: Sequence[MeasureResult]) -> Message:
-    """Return the answer to a job that measured."""
-    answer = outcomes_message(
-        [result.outcome for result in results], [result.run for result in results]
-    )
-    rows = [
-        {
-            "program": [result.program.steps, result.program.function],
-            "build": asdict(result.build),
-            "reused": result.reused,
-        }
-        for result in results
-    ]
-    return Message({**answer.fields, "job": job.text("job"), "rows": rows})
+def results_message(job: Message, outcomes: Sequence[Outcome | None]) -> Message:
+    """Return the answer to a job that measured, with an outcome for each of its programs.
+
+    None stands for a program that was not timed, though it did not fail.
+    """
+    rows = [None if outcome is None else outcome_fields(outcome) for outcome in outcomes]
+    return Message({"job": job.text("job"), "outcomes": rows})
 
 
-def results_of(answer: Message) -> list[MeasureResult]:
-    """Return the results that an answer reports."""
-    results: list[MeasureResult] = []
-    rows = cast("list[dict[str, Any]]", answer.fields["rows"])
-    for row, (outcome, run) in zip(rows, outcomes_of(answer), strict=True):
-        program = ProgramText(*row["program"])
-        results.append(
-            MeasureResult(program, outcome, BuildCost(**row["build"]), run, bool(row["reused"]))
-        )
-    return results
+def results_of(answer: Message, count: int) -> list[Outcome | None] | None:
+    """Return the outcomes of the `count` programs of a job, in their order, from its answer.
+
+    None if it has none, but object code or a fault. Raise MeasureError where it has others, as
+    another version of ansorc may.
+    """
+    if "outcomes" not in answer.fields:
+        return None
+    rows = cast("list[dict[str, Any] | None]", answer.fields["outcomes"])
+    try:
+        outcomes = [None if row is None else outcome_of(row) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MeasureError(
+            f"an answer that this ansorc cannot read ({type(error).__name__}: {error}); install "
+            "the same version of ansorc on the device"
+        ) from error
+    if len(outcomes) != count:
+        raise MeasureError(f"an answer with {len(outcomes)} outcomes for {count} programs")
+    return outcomes
 
 
 def answer_build(job: Message, reply: Message | Failure) -> Message:
-    """Return the answer to a job that built: object code, or results that say why there is none."""
+    """Return the answer to a job that built: object code, or the failure that says why not."""
     failure = reply if isinstance(reply, Failure) else failure_of(reply)
     if failure is not None:
-        (program,) = programs_of(job)
-        return results_message(job, [MeasureResult(program, failure)])
+        return results_message(job, [failure])
     assert isinstance(reply, Message)
     return replace(reply, fields={**reply.fields, "job": job.text("job")})
 

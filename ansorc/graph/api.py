@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Unpack, cast, overload
+from typing import TypeVar, Unpack, cast, overload
 
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.call.network_module import NetworkModule
@@ -27,6 +27,7 @@ from ansorc.graph.network_build import (
     compile_variants,
 )
 from ansorc.graph.network_tune import NetworkTuneResult, round_line, tune_networks
+from ansorc.graph.precision import Precision, choose_precision
 from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.lang.arguments import check_arguments
 from ansorc.lang.dag import ComputeDAG
@@ -65,6 +66,8 @@ def build(
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
     check_indices: bool = True,
+    precision: Precision | None = None,
+    keep: Sequence[str] = (),
 ) -> NetworkModule: ...
 @overload
 def build(
@@ -75,6 +78,8 @@ def build(
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
     check_indices: bool = True,
+    precision: Precision | None = None,
+    keep: Sequence[str] = (),
 ) -> NetworkVariants: ...
 @check_arguments
 def build(
@@ -85,6 +90,8 @@ def build(
     records: RecordFile | None = None,
     measure: MeasuredCall = "kernel",
     check_indices: bool = True,
+    precision: Precision | None = None,
+    keep: Sequence[str] = (),
 ) -> Module | NetworkModule | NetworkVariants:
     """Return `program` compiled as the C function `name`, an operator or a whole network.
 
@@ -96,9 +103,13 @@ def build(
     a task as `measure` says, which is what `tune` was told. `target` is
     the task's, else "native", unless given. Places in tensors that come from data are checked when
     the program runs, unless `check_indices` is false; then they may be read wherever they are.
+    `precision` of a network is what its tensors are kept in between kernels, "f32", "bf16" or
+    "f16"; None: what its file says. `keep` exempts nodes, by their names or those of their tensors.
     Raise TargetError or BuildError for what cannot be
-    built, RecordError where the file has nothing for it.
+    built, RecordError where the file has nothing for it, OptionError for a precision of an operator
+    and for names that there are not.
     """
+    program = _in_precision(program, precision, keep)
     cache = cache_of(measure, None)
     choice = ProgramChoice(
         parse_record_uri(records or "tune.db"), cache=cache, use_default=records is None,
@@ -121,9 +132,29 @@ def build(
     return compile_program(task, choose_program(task, choice))
 
 
+P = TypeVar("P")
+
+
+def _in_precision(program: P, precision: Precision | None, keep: Sequence[str]) -> P:
+    """Return a network as its tensors are to be kept; raise OptionError for an operator."""
+    if precision is None and not keep:
+        return program
+    if isinstance(program, Graph):
+        return choose_precision(program, precision, keep)
+    if isinstance(program, GraphVariants):
+        graphs = [choose_precision(graph, precision, keep) for graph in program]
+        return replace(program, graphs=tuple(graphs))
+    raise OptionError(
+        "precision and keep are of networks; the dtypes of an operator are those of its tensors: "
+        'ac.placeholder(shape, dtype="bfloat16")'
+    )
+
+
 class NetworkSettings(TuneSettings, total=False):
     """The keyword arguments of `tune` for networks."""
 
+    precision: Precision | None
+    keep: Sequence[str]
     objective: ObjectiveName | Callable[[Sequence[float]], float]
     requirements: Sequence[float]
     references: Sequence[float]
@@ -160,8 +191,9 @@ def tune(
     names of a task's inputs, to measure with; others are drawn.
 
     For networks alone: objective="f1", "f2" (with `requirements` in seconds, one a network), "f3"
-    (with `references` in seconds), "f4", or a function of the list of latencies; and
-    scheduler="gradient", "round-robin" or "equal" (paper, section 6).
+    (with `references` in seconds), "f4", or a function of the list of latencies;
+    scheduler="gradient", "round-robin" or "equal" (paper, section 6); precision=None and keep=() as
+    in `build`.
 
     After Ctrl-C the results are those of what was begun. Raise TargetError, RecordError,
     OptionError, MeasureError as `tune_task` does.
@@ -176,7 +208,8 @@ def tune(
     _refuse_for_networks(settings, is_mixed=len(graphs) < len(programs))
     measurer = settings.get("measurer")
     target = measurer.target if isinstance(measurer, OtherMachines) else "native"
-    networks = [Network.of(graph, target) for graph in graphs]
+    chosen, kept = settings.get("precision"), settings.get("keep", ())
+    networks = [Network.of(_in_precision(graph, chosen, kept), target) for graph in graphs]
     options = TuneOptions.of(_plain(settings))
     if "cache" not in settings and "measure" not in settings:
         options = replace(options, cache=common_cache_policy(networks))

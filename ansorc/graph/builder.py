@@ -59,6 +59,8 @@ class GraphBuilder:
         """By the identity of their values."""
         self._computed: dict[str, Array] = {}
         """The values of nodes that stand for known ones."""
+        self._storage: dict[str, str] = {}
+        """The narrow floats that tensors are kept in between kernels."""
 
     def input(self, name: str, kind: TensorType) -> str:
         """Add an input of the network and return its name; raise GraphError if it is taken."""
@@ -172,6 +174,17 @@ class GraphBuilder:
             raise GraphError(f"there is no tensor '{name}' yet in '{self.name}'")
         return self._types[name]
 
+    def storage(self, name: str) -> str:
+        """Return the narrow float that a float32 tensor is kept in between kernels, or ""."""
+        return self._storage.get(name, "")
+
+    def keep_as(self, name: str, storage: str) -> None:
+        """Say which narrow float a float32 tensor is kept in between kernels; "": none."""
+        if storage:
+            self._storage[name] = storage
+        else:
+            self._storage.pop(name, None)
+
     def is_free(self, name: str) -> bool:
         """Return whether no tensor has that name yet, and none is to have it."""
         return name not in self._types and name not in self._reserved
@@ -199,12 +212,14 @@ class GraphBuilder:
             return old
         self._types = {new if name == old else name: kind for name, kind in self._types.items()}
         self._nodes = [_rename(node, old, new) for node in self._nodes]
+        self.keep_as(new, self._storage.pop(old, ""))
         return new
 
     def graph(self, outputs: Sequence[str]) -> Graph:
         """Return the graph that computes `outputs`; raise GraphError where one is unknown."""
-        constants, nodes = dict(self._constants), tuple(self._nodes)
-        return Graph(self.name, dict(self._inputs), tuple(outputs), constants, nodes)
+        kept = [replace(node, storage=self.storage(node.name)) for node in self._nodes]
+        constants = dict(self._constants)
+        return Graph(self.name, dict(self._inputs), tuple(outputs), constants, tuple(kept))
 
     def _declare(self, name: str, kind: TensorType) -> TensorType:
         """Note the type of a new tensor and return it; raise GraphError where it cannot be."""

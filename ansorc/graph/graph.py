@@ -30,6 +30,8 @@ class GraphNode:
     attributes: Attributes = ()
     source: str = ""
     """The node's type, name and version in the file that it comes from, for messages."""
+    storage: str = ""
+    """The narrow float, by name, that float32 results are kept in between kernels; "": float32."""
 
     @property
     def name(self) -> str:
@@ -132,9 +134,12 @@ class Graph:
             for name, array in self.constants.items()
         }
         nodes = tuple(
-            NodeText(node.operator.name, node.inputs, node.outputs, node.attributes, node.source)
+            NodeText(
+                node.operator.name, node.inputs, node.outputs, node.attributes, node.source,
+                node.storage,
+            )
             for node in self.nodes
-        )
+        )  # fmt: skip
         return str(GraphText(self.name, self.inputs, constants, nodes, self.outputs))
 
     @staticmethod
@@ -161,7 +166,7 @@ class Graph:
         nodes = tuple(
             GraphNode(
                 known.get(node.operator) or operator_named(node.operator),
-                node.inputs, node.outputs, node.attributes, node.source,
+                node.inputs, node.outputs, node.attributes, node.source, node.storage,
             )
             for node in parsed.nodes
         )  # fmt: skip

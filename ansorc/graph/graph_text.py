@@ -3,11 +3,12 @@
     graph "my network"
     input x: float32[1, 3, 8, 8]
     constant w: float32[4, 3, 3, 3] sha256 2c26b46b68ffc68f
-    y = conv2d(x, w) {"padding": [1, 1, 1, 1]}  # Conv 'first' (opset 17)
+    y = conv2d(x, w) {"padding": [1, 1, 1, 1]} as float16  # Conv 'first' (opset 17)
     return y
 
 A name that is no identifier is a JSON string. The values of constants are not in the text, but what
 they hash to. A line that starts with # is a comment; what follows a node is where it comes from.
+`as float16`: between kernels the results, float32, are kept in this type.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import dtype
 
+STORAGE = ("float16", "bfloat16")
+"""The narrow floats that float32 results may be kept in between kernels."""
 _WORDS = ("constant", "graph", "input", "return")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPE = re.compile(r"(\w+)\[([0-9, ]*)\]")
@@ -42,6 +45,7 @@ class NodeText:
     outputs: tuple[str, ...]
     attributes: Attributes
     source: str
+    storage: str = ""
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,16 @@ class _GraphLine:
         attributes: Attributes = ()
         if self._text.startswith("{", self._at):
             attributes = attributes_of(self._json("{", "attributes"))
-        return NodeText(operator, inputs, outputs, attributes, self._source())
+        storage = self._storage()
+        return NodeText(operator, inputs, outputs, attributes, self._source(), storage)
+
+    def _storage(self) -> str:
+        if not self.accept("as"):
+            return ""
+        for storage in STORAGE:
+            if self.accept(storage):
+                return storage
+        raise self.error(f"expected {' or '.join(STORAGE)}")
 
     def _source(self) -> str:
         if not self.accept("#"):
@@ -227,6 +240,8 @@ def _node_line(node: NodeText) -> str:
     line = f"{_list(node.outputs)} = {_quote(node.operator)}({_list(node.inputs)})"
     if node.attributes:
         line += f" {attributes_text(node.attributes)}"
+    if node.storage:
+        line += f" as {node.storage}"
     if not node.source:
         return line
     is_plain = node.source.isprintable() and node.source.strip(" ") == node.source

@@ -12,6 +12,7 @@ from functools import cached_property
 from ansorc.codegen.base import backend_of
 from ansorc.graph.fusion_group import FusionGroup
 from ansorc.graph.graph import Graph
+from ansorc.graph.narrow_storage import narrow_storage
 from ansorc.graph.partition import GraphPartition, partition
 from ansorc.graph.passes.pipeline import optimize_graph
 from ansorc.graph.verify import verify_partition
@@ -47,7 +48,7 @@ class Network:
         if dump is not None:
             dump.write("imported", graph.to_text())
         rewritten = optimize_graph(graph, dump=dump)
-        cut = partition(rewritten)
+        rewritten, cut = narrow_storage(rewritten, partition(rewritten), machine)
         verify_partition(rewritten, cut)
         if dump is not None:
             dump.write("kernels", "\n".join(group.line for group in cut.groups))

@@ -21,6 +21,7 @@ class Rewriter:
         self._builder = GraphBuilder(graph.name)
         self._builder.reserve(graph.types)
         self._new: dict[str, str] = {}
+        self._storage = ""
         for name, kind in graph.inputs.items():
             self._new[name] = self._builder.input(name, kind)
         for name, array in graph.constants.items():
@@ -41,17 +42,25 @@ class Rewriter:
 
     def copy(self, node: GraphNode) -> None:
         """Add a node of the old graph as it is, its inputs replaced."""
-        self._builder.source = node.source
+        self.source(node)
         given = dict(node.attributes)
         inputs = [self._new[name] for name in node.inputs]
         outputs = self._builder.add_many(node.operator, inputs, node.outputs, **given)
+        self._builder.keep_as(outputs[0], node.storage)
         self._new.update(zip(node.outputs, outputs, strict=True))
 
     def add(
         self, operator: str | GraphOperator, inputs: Sequence[str], name: str = "", **given: object
     ) -> str:
-        """Add a node that reads tensors of the new graph, and return the name of its output."""
-        return self._builder.add(operator, inputs, name, **given)
+        """Add a node that reads tensors of the new graph, and return the name of its output.
+
+        A tensor of the old graph's name is kept between kernels as that one was, any other one as
+        the node that it stands for.
+        """
+        output = self._builder.add(operator, inputs, name, **given)
+        old = self.old.producers.get(name)
+        self._builder.keep_as(output, self._storage if old is None else old.storage)
+        return output
 
     def constant(self, value: ArrayLike) -> str:
         """Add a constant of the new graph."""
@@ -67,7 +76,7 @@ class Rewriter:
 
     def source(self, node: GraphNode) -> None:
         """Say that the nodes added from now on stand for `node`."""
-        self._builder.source = node.source
+        self._builder.source, self._storage = node.source, node.storage
 
     def graph(self) -> Graph:
         """Return the new graph, its outputs under the names that they had.

@@ -1,4 +1,4 @@
-"""Candidate: a program of a space, one value from its proposal to what is learned from it."""
+"""Candidate: a program within the search, which is proposed and learned from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from ansorc.search.space import Genes, Space, extract, phenotype_keys, steps
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A program of a space: proposed, measured, recorded, and learned from."""
+    """A program of a space, with all that the search alone knows of it: genes, features, score.
+
+    What is measured and recorded of it is its `program`. The search keeps the candidate until that
+    has an outcome, and learns from its features.
+    """
 
     sketch: Sketch
     number: int
@@ -40,7 +44,7 @@ class Candidate:
 
     @cached_property
     def program(self) -> ProgramText:
-        """The program as it is measured and recorded."""
+        """The text by which it is measured and recorded."""
         return ProgramText.encode(self.steps, self.sketch.names)
 
 

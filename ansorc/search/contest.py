@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansorc.search.machines import TaskMeasurer
-from ansorc.search.measure import MeasureResult, ProgramText
+from ansorc.search.measure import Failure, Measurement, Outcome, ProgramText
 from ansorc.search.record import Environment, Record, Records
 
 CONTENDERS = 4
@@ -40,9 +40,9 @@ _EQUAL = 0.005
 class Ranking:
     """The result of a contest."""
 
-    ranked: tuple[MeasureResult, ...] = ()
+    ranked: Mapping[ProgramText, Measurement]
     """The winner first, then those that it beat, the last first out."""
-    failed: tuple[MeasureResult, ...] = ()
+    failed: Mapping[ProgramText, Failure]
     """Programs that were right before and are not now."""
     margin: float = 0.0
     """By what share of the winner's time the second one was slower, the median over all turns."""
@@ -98,7 +98,7 @@ def contest(
     entered = list(candidates)
     rounds, begin = _Rounds(dict(zip(candidates, known_s, strict=True))), clock()
     for _ in range(_ATTEMPTS):
-        rounds.add(measurer.rank(entered))
+        rounds.add(dict(zip(entered, measurer.rank(entered), strict=True)))
         entered = rounds.list_undecided(entered)
         if not entered or rounds.is_over(entered, clock() - begin, limit_s):
             break
@@ -111,20 +111,20 @@ class _Rounds:
     def __init__(self, known_s: Mapping[ProgramText, float]) -> None:
         self._known_s = known_s
         self._turns: dict[ProgramText, list[float]] = {}
-        self._best: dict[ProgramText, MeasureResult] = {}
-        self._failed: dict[ProgramText, MeasureResult] = {}
+        self._best: dict[ProgramText, Measurement] = {}
+        self._failed: dict[ProgramText, Failure] = {}
         self._out: list[ProgramText] = []
 
-    def add(self, results: Sequence[MeasureResult]) -> None:
-        """Take the results of one attempt."""
-        for result in results:
-            if result.measurement is None:
-                self._failed[result.program] = result
-                continue
-            self._turns.setdefault(result.program, []).extend(result.measurement.seconds)
-            best = self._best.setdefault(result.program, result)
-            if _median_s(result) < _median_s(best):
-                self._best[result.program] = result
+    def add(self, outcomes: Mapping[ProgramText, Outcome | None]) -> None:
+        """Take the outcomes of one attempt."""
+        for program, outcome in outcomes.items():
+            if isinstance(outcome, Failure):
+                self._failed[program] = outcome
+            elif outcome is not None:
+                self._turns.setdefault(program, []).extend(outcome.seconds)
+                best = self._best.setdefault(program, outcome)
+                if outcome.median_s < best.median_s:
+                    self._best[program] = outcome
 
     def list_undecided(self, entered: Sequence[ProgramText]) -> list[ProgramText]:
         """Those of `entered` that may still win, the leader first."""
@@ -163,8 +163,8 @@ class _Rounds:
         is_known = len(ranked) > 1 and not disturbed
         second = self._lead(ranked[0], ranked[1]) if is_known else Lead(0.0, 0.0, 0.0)
         return Ranking(
-            tuple(self._best[program] for program in ranked),
-            tuple(self._failed.values()),
+            {program: self._best[program] for program in ranked},
+            dict(self._failed),
             second.median,
             (second.high - second.low) / 2,
             frozenset(disturbed),
@@ -177,8 +177,7 @@ class _Rounds:
 
     def _is_quiet(self, winner: ProgramText) -> bool:
         """Return whether the winner's time is what it takes on an idle machine."""
-        measurement = self._best[winner].measurement
-        assert measurement is not None
+        measurement = self._best[winner]
         is_steady = measurement.spread_s <= _QUIET_SPREAD * measurement.median_s
         best_s = min(self._known_s.values())
         return is_steady and measurement.median_s <= (1 + _QUIET_SPREAD) * best_s
@@ -187,10 +186,6 @@ class _Rounds:
         """The lead in the turns that both were in: who is out has had fewer."""
         theirs = self._turns[other]
         return lead(self._turns[winner][: len(theirs)], theirs)
-
-
-def _median_s(result: MeasureResult) -> float:
-    return result.measurement.median_s if result.measurement else math.inf
 
 
 @dataclass(frozen=True)
@@ -212,12 +207,12 @@ class Final:
     def hold(
         self,
         measurer: TaskMeasurer,
-        record: Callable[[MeasureResult], Record],
+        record: Callable[[ProgramText, Outcome], Record],
         limit_s: float = math.inf,
     ) -> Ranking | None:
         """Time the fastest programs against each other: a lucky measuring is no victory.
 
-        `record` writes a result down; `limit_s` is that of `contest`. Return None where there is
+        `record` writes an outcome down; `limit_s` is that of `contest`. Return None where there is
         nothing to decide.
         """
         if self.is_decided:
@@ -230,11 +225,11 @@ class Final:
         known_s = [rival.median_s or math.inf for rival in by_source.values()]
         ranking = contest(measurer, list(by_source), known_s, limit_s=limit_s)
         ranked = [
-            by_source[result.program] if result.program in ranking.disturbed else record(result)
-            for result in ranking.ranked
+            by_source[program] if program in ranking.disturbed else record(program, measurement)
+            for program, measurement in ranking.ranked.items()
         ]
-        for result in ranking.failed:
-            record(result)
+        for program, failure in ranking.failed.items():
+            record(program, failure)
         if ranked:
             self.records.decide(ranked[0])
         return ranking

@@ -9,23 +9,25 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from ansorc.search.task import Task
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from ansorc.target.units import seconds_text
 
 _EVERY_S = 0.25
 
 
-def trial_line(name: str, trial: Trial, flops: float = 0.0, peak: float = 0.0) -> str:
-    """Return `trial` as one line: done/total, best, rate, ETA, failures by class.
+def progress_line(name: str, progress: RunProgress, flops: float = 0.0, peak: float = 0.0) -> str:
+    """Return `progress` as one line: done/total, best, rate, ETA, failures by class.
 
     `flops` is the work of one call, `peak` the machine's measured FLOP/s (0 if not known).
     """
-    words = [f"{name} {trial.done}/{trial.total}", _best(trial.best_s, flops, peak)]
-    words.append(f"{trial.rate:.1f} trials/s")
-    is_last = trial.done >= trial.total
-    words.append(f"took {minutes(trial.elapsed_s)}" if is_last else f"ETA {minutes(trial.eta_s)}")
-    if trial.failures:
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(trial.failures.items()))
+    words = [f"{name} {progress.done}/{progress.total}", _best(progress.best_s, flops, peak)]
+    words.append(f"{progress.rate:.1f} trials/s")
+    is_last = progress.done >= progress.total
+    words.append(
+        f"took {minutes(progress.elapsed_s)}" if is_last else f"ETA {minutes(progress.eta_s)}"
+    )
+    if progress.failures:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(progress.failures.items()))
         words.append(f"failed: {counts}")
     return " | ".join(words)
 
@@ -80,11 +82,11 @@ class NotebookLine:
             self._handle.update(data, raw=True)
 
 
-def show_in_notebooks(task: Task) -> Callable[[Trial], None]:
+def show_in_notebooks(task: Task) -> Callable[[RunProgress], None]:
     """Return what shows trials of `task` in a notebook's cell, and nowhere else."""
     line = NotebookLine()
-    return lambda trial: line.show(
-        trial_line(task.name, trial, task.dag.flops), trial.done, trial.total
+    return lambda progress: line.show(
+        progress_line(task.name, progress, task.dag.flops), progress.done, progress.total
     )
 
 

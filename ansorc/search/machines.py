@@ -11,7 +11,7 @@ from ansorc.search.measure import (
     CachePolicy,
     MeasureOptions,
     Measurer,
-    MeasureResult,
+    Outcome,
     ProgramText,
     Stopwatch,
     Workers,
@@ -28,12 +28,15 @@ class TaskMeasurer(Protocol):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        """Measure `candidates`, doing `meanwhile` beside it; yield the results in this order."""
+    ) -> Iterator[Outcome]:
+        """Measure `candidates`, doing `meanwhile` beside it; yield the outcomes in this order."""
         ...
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        """Time a few good programs in turns on one machine, fastest first; failures last."""
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+        """Time a few good programs in turns on one machine; return the outcomes in this order.
+
+        None stands for a program that was not timed, though it did not fail.
+        """
         ...
 
     def close(self) -> None:
@@ -41,24 +44,11 @@ class TaskMeasurer(Protocol):
         ...
 
 
-class Planned(Protocol):
-    """A program to measure, and for whom."""
-
-    @property
-    def measurer(self) -> TaskMeasurer:
-        """One that the same `Machines` opened."""
-        ...
-
-    @property
-    def program(self) -> ProgramText:
-        """The program."""
-        ...
-
-
-AnyPlanned = TypeVar("AnyPlanned", bound=Planned)
+MeasurerProgram: TypeAlias = tuple[TaskMeasurer, ProgramText]
+"""A program, and the measurer of its task, which the same `Machines` opened."""
+Arrivals: TypeAlias = Generator[tuple[TaskMeasurer, ProgramText, Outcome]]
+"""Programs with their outcomes; closing it gives up those that are under way."""
 AnyChoice = TypeVar("AnyChoice")
-Arrivals: TypeAlias = Generator[tuple[AnyPlanned, MeasureResult]]
-"""Programs with their results; closing it gives up those that are under way."""
 
 
 class Machines(Protocol):
@@ -93,8 +83,8 @@ class MachinesAhead(Machines, Protocol):
         """How many programs they want in flight, 1 or more."""
         ...
 
-    def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
-        """Keep `ahead` of `programs` in flight; yield each with its result, as they come.
+    def stream(self, programs: Iterator[MeasurerProgram | None]) -> Arrivals:
+        """Keep `ahead` of `programs` in flight; yield each with its outcome, as they come.
 
         The next program is asked for when there is room for it, so that it may be chosen by what
         has come until then; None says that it is not chosen yet, and it is asked for again soon.
@@ -105,16 +95,16 @@ class MachinesAhead(Machines, Protocol):
 
 def choose_in_thread(
     begin: Callable[[], Callable[[], AnyChoice] | None],
-    plan: Callable[[AnyChoice], Sequence[AnyPlanned]],
-) -> Generator[AnyPlanned | None]:
+    plan: Callable[[AnyChoice], Sequence[MeasurerProgram]],
+) -> Generator[MeasurerProgram | None]:
     """Yield programs that are chosen in another thread, while devices work; None: not chosen yet.
 
-    `begin` returns what chooses the next ones, or None at the end, and `plan` makes programs of
+    `begin` returns what chooses the next ones, or None at the end, and `plan` the programs of
     a choice. Both are called in this thread: choosing begins when those before begin to be handed
     out. What it raises is raised here.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="ansorc-search") as pool:
-        programs: Sequence[AnyPlanned] = ()
+        programs: Sequence[MeasurerProgram] = ()
         while (choose := begin()) is not None:
             choosing = pool.submit(choose)
             yield from programs

@@ -44,19 +44,26 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChosenSchedule:
-    """The steps of a complete program, and where they come from."""
+    """A program that is built: steps under the names of its definition, their origin, how it runs.
+
+    A `ProgramText` knows no origin, and a `Record` is of a measured program: builds also take the
+    untuned default and schedules by hand.
+    """
 
     steps: tuple[Step, ...]
     origin: str
     """For people: "untuned default schedule", or the record's time."""
-    is_tuned: bool = False
-    """Whether it is the best of a record file."""
     threads: int = 0
     """The most that work on it, with which it was the fastest; 0: all."""
     records: tuple[MeasuredProgram, ...] = ()
     """The record that it is of, for the manifest of what is built; none of the default."""
     check_indices: bool = True
     """Whether places in tensors that come from data are checked when it runs."""
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether it is of a record, not the untuned default."""
+        return bool(self.records)
 
     @property
     def packed_before(self) -> tuple[str, ...]:
@@ -137,7 +144,7 @@ def program_of_record(task: Task, record: Record, threads: int = 0) -> ChosenSch
         record.version,
     )  # fmt: skip
     origin = f"tuned, {seconds_text(record.median_s)} when measured"
-    program = ChosenSchedule(steps, origin, is_tuned=True, threads=threads, records=(measured,))
+    program = ChosenSchedule(steps, origin, threads, (measured,))
     if not program.packed_before:
         return program
     words = f"without the packing of {', '.join(program.packed_before)}, done once before"

@@ -21,7 +21,7 @@ from ansorc.search.record import Records
 from ansorc.search.space import require_options
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions, TuneSettings
-from ansorc.search.tune_result import Trial, TuneResult
+from ansorc.search.tune_result import RunProgress, TuneResult
 from ansorc.search.tuning_run import Batch, TuningRun, ignore
 
 _LEAST_AHEAD = 8
@@ -85,7 +85,7 @@ def tune_tasks(tasks: Sequence[Task], options: TuneOptions) -> list[TuneResult]:
 
 
 def tune_task(
-    task: Task, options: TuneOptions, on_trial: Callable[[Trial], None] = ignore
+    task: Task, options: TuneOptions, on_trial: Callable[[RunProgress], None] = ignore
 ) -> TuneResult:
     """Tune `task` until `options.trials` programs are recorded, the time is up, or none is new.
 
@@ -99,7 +99,7 @@ def tune_task(
 
 
 def _tune_one(
-    task: Task, options: TuneOptions, machines: Machines, on_trial: Callable[[Trial], None]
+    task: Task, options: TuneOptions, machines: Machines, on_trial: Callable[[RunProgress], None]
 ) -> TuneResult:
     machines.require(task.target, options.cache)
     require_model(options.search.cost_model)
@@ -182,9 +182,9 @@ def _measure_ahead(run: TuningRun, ahead: list[Batch], machines: MachinesAhead) 
         is_over = not batch
         return batch
 
-    choosing = choose_in_thread(lambda: None if is_over else choose, lambda batch: batch)
+    choosing = choose_in_thread(lambda: None if is_over else choose, run.with_measurer)
     with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
-        for planned, result in arrivals:
-            run.take(planned, result)
+        for _, program, outcome in arrivals:
+            run.take(program, outcome)
             if run.is_late:
                 break

@@ -17,7 +17,7 @@ from ansorc.target.units import seconds_text
 
 
 @dataclass(frozen=True)
-class Trial:
+class RunProgress:
     """The state of a run of one task after one trial."""
 
     done: int

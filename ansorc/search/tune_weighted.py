@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 from ansorc.errors import AnsorcError, MeasureError, OptionError, RecordError
 from ansorc.search.contest import CONTENDERS
-from ansorc.search.machines import Machines, MachinesAhead, choose_in_thread, machines_for
+from ansorc.search.machines import (
+    Machines,
+    MachinesAhead,
+    MeasurerProgram,
+    TaskMeasurer,
+    choose_in_thread,
+    machines_for,
+)
 from ansorc.search.measure import nothing
 from ansorc.search.model import import_ahead, require_model
 from ansorc.search.options import Scheduling
@@ -23,7 +30,7 @@ from ansorc.search.task import Task
 from ansorc.search.task_scheduler import Round, TaskProgress, TaskScheduler, TaskStatus
 from ansorc.search.transfer import structure_of
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial, TuneResult
+from ansorc.search.tune_result import RunProgress, TuneResult
 from ansorc.search.tuning_run import Batch, TuningRun, curve_of
 from ansorc.target.units import seconds_text
 
@@ -134,8 +141,8 @@ def ignore_round(report: RoundReport) -> None:
     """Show nothing of `report`."""
 
 
-def ignore_trial(task: Task, trial: Trial) -> None:
-    """Show nothing of `trial`."""
+def ignore_trial(task: Task, progress: RunProgress) -> None:
+    """Show nothing of `progress`."""
 
 
 def tune_weighted(
@@ -143,7 +150,7 @@ def tune_weighted(
     options: TuneOptions,
     scheduling: Scheduling | None = None,
     on_round: Callable[[RoundReport], None] = ignore_round,
-    on_trial: Callable[[Task, Trial], None] = ignore_trial,
+    on_trial: Callable[[Task, RunProgress], None] = ignore_trial,
 ) -> ScheduledResult:
     """Tune the tasks of `networks` with one budget of trials, those first that make them faster.
 
@@ -225,7 +232,7 @@ class _Driver:
     records: Records
     machines: Machines
     on_round: Callable[[RoundReport], None]
-    on_trial: Callable[[Task, Trial], None]
+    on_trial: Callable[[Task, RunProgress], None]
     curve: list[CurvePoint] = field(default_factory=list[CurvePoint])
     is_interrupted: bool = False
     is_short_of_time: bool = False
@@ -290,16 +297,16 @@ class _Driver:
 
     def _measure_ahead(self, machines: MachinesAhead) -> bool:
         """Measure until the scheduler wants no more for now; whether there was anything."""
-        flying, numbers = Counter[int](), dict[TuningRun, int]()
+        flying, numbers = Counter[int](), dict[TaskMeasurer, int]()
         choosing = choose_in_thread(
             partial(self._next_ahead, flying), partial(self._plan, flying, numbers)
         )
         with closing(choosing) as chosen, closing(machines.stream(chosen)) as arrivals:
-            for planned, result in arrivals:
-                number = numbers[planned.run]
+            for measurer, program, outcome in arrivals:
+                number = numbers[measurer]
                 flying[number] -= 1
                 try:
-                    planned.run.take(planned, result)
+                    self._run(number).take(program, outcome)
                 except MeasureError as error:
                     self._errors[number] = error
                 is_over = number in self._errors or self._progress[number].is_over
@@ -308,7 +315,7 @@ class _Driver:
                     self._report(number)
                 if self._rounds_left_s() == 0.0:
                     return False
-        return bool(numbers)
+        return bool(flying)
 
     def _next_ahead(self, flying: Counter[int]) -> Callable[[], _Choice] | None:
         """Return the proposer of the next round, those under way counted; None: no round now."""
@@ -330,7 +337,9 @@ class _Driver:
 
         return propose
 
-    def _plan(self, flying: Counter[int], numbers: dict[TuningRun, int], choice: _Choice) -> Batch:
+    def _plan(
+        self, flying: Counter[int], numbers: dict[TaskMeasurer, int], choice: _Choice
+    ) -> list[MeasurerProgram]:
         """Return the programs of a round, which is under way from now on."""
         number, batch = choice
         run = self._run(number)
@@ -344,9 +353,10 @@ class _Driver:
             batch = ()
         if not batch:
             self._progress[number] = self._read_progress(number, is_over=True)
-        numbers[run] = number
+        else:
+            numbers[run.measurer] = number
         flying[number] += len(batch)
-        return batch
+        return run.with_measurer(batch)
 
     def finish(self) -> None:
         """Let the best programs of each task compete, as long as the time allows, once at least."""
@@ -408,8 +418,8 @@ class _Driver:
             left_s = self._rounds_left_s()
             options = replace(self.options, trials=self.scheduler.trials, time_budget=left_s)
 
-            def tell(trial: Trial) -> None:
-                self.on_trial(task, trial)
+            def tell(progress: RunProgress) -> None:
+                self.on_trial(task, progress)
 
             run = TuningRun(task, options, self.records, self.machines, tell)
             self._runs[number] = run

@@ -6,7 +6,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,12 +15,13 @@ from ansorc.errors import MeasureError
 from ansorc.schedule import Names
 from ansorc.schedule.names import Steps
 from ansorc.search.contest import Final, Ranking
-from ansorc.search.machines import Machines, TaskMeasurer
+from ansorc.search.machines import Machines, MeasurerProgram, TaskMeasurer
 from ansorc.search.measure import (
     BuildCost,
     Failure,
     FailureKind,
-    MeasureResult,
+    Measurement,
+    Outcome,
     ProgramText,
     RunCost,
     Stopwatch,
@@ -37,7 +37,7 @@ from ansorc.search.thread_count_op import choose_threads, estimate_choosing_s, f
 from ansorc.search.time_budget import TimeBudget
 from ansorc.search.transfer import find_related_programs
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import TimeSpent, Trial, TuneResult
+from ansorc.search.tune_result import RunProgress, TimeSpent, TuneResult
 from ansorc.target.units import seconds_text
 
 _LOG = logging.getLogger(__name__)
@@ -50,27 +50,12 @@ _ALL_FAILED = 64
 """So many failures without one success end the run: the fault is not the programs'."""
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedProgram:
-    """A program that a run has chosen to measure."""
-
-    run: TuningRun
-    program: ProgramText
-    known: int
-    """Trials of the task that had been recorded when it was chosen."""
-
-    @property
-    def measurer(self) -> TaskMeasurer:
-        """The one of the run, which has started."""
-        return self.run.measurer
+Batch: TypeAlias = Sequence[ProgramText]
+"""Programs that one run has chosen, to be measured in this order."""
 
 
-Batch: TypeAlias = Sequence[PlannedProgram]
-"""Programs of one run, to be measured in this order."""
-
-
-def ignore(trial: Trial) -> None:
-    """Show nothing of `trial`."""
+def ignore(progress: RunProgress) -> None:
+    """Show nothing of `progress`."""
 
 
 class TuningRun:
@@ -104,7 +89,7 @@ class TuningRun:
         options: TuneOptions,
         records: Records,
         machines: Machines,
-        on_trial: Callable[[Trial], None] = ignore,
+        on_trial: Callable[[RunProgress], None] = ignore,
     ) -> None:
         self._task, self._options, self._records = task, options, records
         self._machines, self._on_trial = machines, on_trial
@@ -116,6 +101,8 @@ class TuningRun:
         self._earlier = len(self._known)
         self._best = records.best(task.key, self._environment)
         self._keys = records.measured(task.key, self._environment)
+        self._chosen_at: dict[str, int] = {}
+        """By the keys of programs that are chosen and not measured: `Record.known` of each."""
         self._related: list[Steps] = []
         self._read_related()
         self._measurer: TaskMeasurer | None = None
@@ -218,12 +205,14 @@ class TuningRun:
                 proposed = self._proposals.propose(more, self._keys, is_local_search=is_local)
                 self.is_exhausted = not proposed
             self._keys.update(program.key for program in proposed)
-            self._proposed += len(first) + len(proposed)
+            batch = [*first, *proposed]
+            self._chosen_at.update((program.key, known) for program in batch)
+            self._proposed += len(batch)
             _LOG.info(
                 "%s: %d programs chosen after %d trials, %s", self._task.name,
-                len(first) + len(proposed), known, "by local search" if is_last else "by the model",
+                len(batch), known, "by local search" if is_last else "by the model",
             )  # fmt: skip
-            return [PlannedProgram(self, program, known) for program in (*first, *proposed)]
+            return batch
 
     def start(self, meanwhile: Callable[[], None] = nothing) -> None:
         """Make ready to measure, and do `meanwhile` in another thread; `measure` would, too.
@@ -237,7 +226,7 @@ class TuningRun:
                 self._measurer = self._machines.open(self._task, options, self._best_s, self._watch)
 
     def measure(self, batch: Batch, meanwhile: Callable[[], None] = nothing) -> None:
-        """Measure `batch`, record each result as it comes, and learn from it.
+        """Measure `batch`, record each outcome as it comes, and learn from it.
 
         `meanwhile` is done in another thread while its last programs are built. Stops when what is
         left of the time of the options is not enough for one more, or for the contest. Raise
@@ -255,21 +244,25 @@ class TuningRun:
     def _measure_part(self, part: Batch, meanwhile: Callable[[], None]) -> None:
         """Measure programs for which there should be time, and note what they cost."""
         begin = self._budget.elapsed_s
-        results = self.measurer.measure([planned.program for planned in part], meanwhile)
-        for number, (planned, result) in enumerate(zip(part, results, strict=True), 1):
-            self.take(planned, result)
+        outcomes = self.measurer.measure(part, meanwhile)
+        for number, (program, outcome) in enumerate(zip(part, outcomes, strict=True), 1):
+            self.take(program, outcome)
             if self.is_late:
                 self._budget.note(number, self._budget.elapsed_s - begin)
                 return
         self._budget.note(len(part), self._budget.elapsed_s - begin)
 
-    def take(self, planned: PlannedProgram, result: MeasureResult) -> None:
+    def with_measurer(self, batch: Batch) -> list[MeasurerProgram]:
+        """Return `batch` as machines that measure ahead take it; the run has started."""
+        return [(self.measurer, program) for program in batch]
+
+    def take(self, program: ProgramText, outcome: Outcome) -> None:
         """Record what came of a program of this run, and learn from it; raise as `measure`."""
-        self._note(result, planned.known)
-        is_untimed = (failure := result.failure) and failure.kind is FailureKind.UNTIMED
-        if not is_untimed:
-            seconds = result.measurement and result.measurement.median_s
-            self._proposals.learn(planned.program, seconds)
+        self._note(program, outcome)
+        if isinstance(outcome, Measurement):
+            self._proposals.learn(program, outcome.median_s)
+        elif outcome.kind is not FailureKind.UNTIMED:
+            self._proposals.learn(program, None)
 
     def finish(self, limit_s: float | None = None) -> None:
         """Time the fastest programs against each other, unless that is decided already.
@@ -394,33 +387,33 @@ class TuningRun:
         """How many of the trials, the last ones, search near the best programs."""
         return int(self._options.search.polish_share * self._options.trials)
 
-    def _note(self, result: MeasureResult, known: int) -> None:
-        """Record one result and tell of it."""
-        record = self._record(result, known)
-        self._builds.append(result.build)
-        self._runs.append(result.run)
+    def _note(self, program: ProgramText, outcome: Outcome) -> None:
+        """Record one outcome and tell of it."""
+        record = self._record(program, outcome, self._chosen_at.pop(program.key))
+        self._builds.append(outcome.build)
+        self._runs.append(outcome.run)
         self._keys.add(record.program_key)
         self._known.append(record)
-        if (failure := result.failure) is not None:
-            self._failures[failure.kind.value] += 1
-            self._first_failure = self._first_failure or failure
+        if isinstance(outcome, Failure):
+            self._failures[outcome.kind.value] += 1
+            self._first_failure = self._first_failure or outcome
         is_new_best = _is_better(record, self._best)
         if is_new_best:
             self._best = record
         _log_trial(self._task.name, record, is_new_best=is_new_best)
-        self._on_trial(self._trial(is_new_best=is_new_best))
+        self._on_trial(self._progress(is_new_best=is_new_best))
         self._require_success()
 
-    def _record(self, result: MeasureResult, known: int = 0) -> Record:
-        record = Record.of_result(
-            self._task.key, result, self._environment, seed=self._options.seed, known=known,
-            data=self._data,
+    def _record(self, program: ProgramText, outcome: Outcome, known: int = 0) -> Record:
+        record = Record.of(
+            self._task.key, program, outcome, self._environment, seed=self._options.seed,
+            known=known, data=self._data,
         )  # fmt: skip
         self._records.add(record)
         return record
 
-    def _trial(self, *, is_new_best: bool) -> Trial:
-        return Trial(
+    def _progress(self, *, is_new_best: bool) -> RunProgress:
+        return RunProgress(
             done=self.trials,
             total=self._options.trials,
             best_s=self._best.median_s if self._best is not None else None,

@@ -79,6 +79,12 @@ class CoreCosts:
     (chosen)."""
     combine_lanes: float = 12.0
     """Cycles to add up the lanes of a vector of sums (measured: 18.5, one after another)."""
+    widen_float16: float = 2.0
+    """Instructions that load a vector of float16 as float32 (assumed: a load and a conversion)."""
+    widen_bfloat: float = 2.0
+    """The same of bfloat16: a load that makes room, and a shift (counted)."""
+    widen_element: float = 2.0
+    """Times as many for one element that goes to all lanes (counted: 3 to 4 instructions)."""
     spill: float = 2.0
     """Cycles of each step for each vector that does not fit into the registers (chosen)."""
     crowding: float = 1.25

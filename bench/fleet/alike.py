@@ -6,6 +6,7 @@ without the fleet is also replayed by a device of a fleet: then the same program
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -19,9 +20,10 @@ import ansorc as ac
 from ansorc.fleet.fleet import Fleet
 from ansorc.search.machines import TaskMeasurer, ThisMachine
 from ansorc.search.measure import (
+    Measurement,
     MeasureOptions,
     Measurer,
-    MeasureResult,
+    Outcome,
     ProgramText,
     Stopwatch,
     Workers,
@@ -101,11 +103,11 @@ def tuned(task: Task, options: TuneOptions) -> Tuned:
 
 
 class NotingMachine(ThisMachine):
-    """This machine, which keeps each result as it was learned: the contest times winners again."""
+    """This machine, which keeps each outcome as it was learned: the contest times winners again."""
 
     def __init__(self) -> None:
         super().__init__(MeasureOptions())
-        self._noted: list[MeasureResult] = []
+        self._noted: list[tuple[ProgramText, Outcome]] = []
 
     def open(
         self, task: Task, options: MeasureOptions, best_s: float, watch: Stopwatch
@@ -118,23 +120,24 @@ class NotingMachine(ThisMachine):
         environment = self.environment(0, "warm", task.target)
         with Records.open(path) as records:
             records.add_task(task)
-            for one in self._noted:
-                records.add(Record.of_result(task.key, one, environment))
+            for program, outcome in self._noted:
+                records.add(Record.of(task.key, program, outcome, environment))
 
 
 class _NotingMeasurer(Measurer):
     def __init__(
         self,
-        noted: list[MeasureResult],
+        noted: list[tuple[ProgramText, Outcome]],
         workers: Workers,
         asked: tuple[Task, MeasureOptions, float, Stopwatch],
     ) -> None:
         super().__init__(*asked, workers)
         self._noted = noted
 
-    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
-        self._noted.append(super().measure_built(candidate, built))
-        return self._noted[-1]
+    def measure_built(self, candidate: ProgramText, built: Reply) -> Outcome:
+        outcome = super().measure_built(candidate, built)
+        self._noted.append((candidate, outcome))
+        return outcome
 
 
 def replayed(task: Task, directory: Path, options: TuneOptions) -> Tuned:
@@ -155,14 +158,14 @@ def _in_turns(task: Task, one: Record, other: Record) -> float:
     """
     if one.program_key == other.program_key:
         return 1.0
-    found: dict[ProgramText, float] = {}
+    programs = one.program, other.program
+    best = [math.inf] * len(programs)
     for _ in range(_CONTESTS):
         options = MeasureOptions()
         with ThisMachine(options) as here:
             measurer = here.open(task, options, other.median_s or 0.0, Stopwatch())
-            for result in measurer.rank([one.program, other.program]):
-                assert result.measurement is not None, result.failure
-                seconds = result.measurement.median_s
-                found[result.program] = min(seconds, found.get(result.program, seconds))
+            for number, outcome in enumerate(measurer.rank(programs)):
+                assert isinstance(outcome, Measurement), outcome
+                best[number] = min(best[number], outcome.median_s)
             measurer.close()
-    return found[one.program] / found[other.program]
+    return best[0] / best[1]

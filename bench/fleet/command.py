@@ -23,7 +23,7 @@ from ansorc.search.record import Records
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from ansorc.target.units import seconds_text
 from bench.fleet.processes import LABEL, SimulatedFleet
 from bench.fleet.simulated import RecordedTimes
@@ -95,7 +95,7 @@ def _measured(
         ):
             used: list[tuple[float, float]] = []
 
-            def note(trial: Trial) -> None:
+            def note(trial: RunProgress) -> None:
                 del trial
                 stamps.append(time.monotonic())
                 own.append(time.process_time())

@@ -15,16 +15,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import ansorc as ac
 from ansorc.errors import MeasureError
 from ansorc.fleet.connection import FleetOptions
-from ansorc.fleet.fleet import Fleet
-from ansorc.search.machines import AnyPlanned, Arrivals
-from ansorc.search.measure import MeasureOptions, RunOptions
+from ansorc.fleet.fleet import Fleet, FleetOrder
+from ansorc.search.measure import MeasureOptions, Outcome, RunOptions
 from ansorc.search.options import SearchOptions
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
@@ -65,19 +64,19 @@ class NotingFleet(Fleet):
         """Write a line, which stays when this process is killed."""
         self._notes_to.write(json.dumps([what, self._tuning, words, time.time()]) + "\n")
 
-    def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
-        """As `Fleet.stream`."""
-        for planned, result in super().stream(self._chosen(programs)):
-            key = planned.program.key
+    def measure(self, orders: Iterator[FleetOrder | None]) -> Generator[tuple[FleetOrder, Outcome]]:
+        """As `Fleet.measure`."""
+        for order, outcome in super().measure(self._chosen(orders)):
+            key = order.programs[0].key
             self.note("come", key)
-            yield planned, result
+            yield order, outcome
             self.note("recorded", key)
 
-    def _chosen(self, programs: Iterator[AnyPlanned | None]) -> Iterator[AnyPlanned | None]:
-        for planned in programs:
-            if planned is not None:
-                self.note("chosen", planned.program.key)
-            yield planned
+    def _chosen(self, orders: Iterator[FleetOrder | None]) -> Iterator[FleetOrder | None]:
+        for order in orders:
+            if order is not None:
+                self.note("chosen", order.programs[0].key)
+            yield order
 
 
 def task_of(number: int, fleet: Fleet) -> Task:

@@ -25,10 +25,9 @@ from ansorc.fleet.device import FleetDevice, Sandbox
 from ansorc.fleet.engine import run_devices
 from ansorc.fleet.jobs import programs_of, results_message
 from ansorc.fleet.signing import FleetKey
-from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, ProgramText
+from ansorc.search.measure import Failure, FailureKind, Measurement, Outcome, ProgramText
 from ansorc.search.measure.messages import Message
-from ansorc.search.measure.result import Outcome
-from bench.fleet.simulated import SimulatedLabour, ranked
+from bench.fleet.simulated import SimulatedLabour
 
 WRONG = Failure.of(FailureKind.WRONG_RESULT, "the numbers differ")
 _FACTOR, _IS_WRONG, _STUCK_S = range(3)
@@ -105,18 +104,18 @@ class FaultyLabour:
             time.sleep(0.1)
         if self._faults.factor == 1 and not self._faults.is_wrong:
             return answer
-        return results_message(job, ranked(list(map(self._disturbed, programs_of(job)))))
+        return results_message(job, list(map(self._disturbed, programs_of(job))))
 
     def close(self) -> None:
         """There is nothing to free."""
 
-    def _disturbed(self, program: ProgramText) -> MeasureResult:
+    def _disturbed(self, program: ProgramText) -> Outcome:
         outcome, _ = self._times.tried(program)
         if self._faults.is_wrong:
-            outcome = WRONG
-        elif isinstance(outcome, Measurement):
-            outcome = Measurement((outcome.seconds[0] * self._faults.factor,), True)
-        return MeasureResult(program, outcome)
+            return WRONG
+        if isinstance(outcome, Measurement):
+            return Measurement((outcome.seconds[0] * self._faults.factor,), True)
+        return outcome
 
 
 class Paced:

@@ -25,12 +25,12 @@ from rich.table import Table
 
 from ansorc.schedule import Names
 from ansorc.search.cost_model import Float64Array, Sample
-from ansorc.search.machines import AnyPlanned, Arrivals, TaskMeasurer
+from ansorc.search.machines import Arrivals, MeasurerProgram, TaskMeasurer
 from ansorc.search.measure import (
     CachePolicy,
     Measurement,
     MeasureOptions,
-    MeasureResult,
+    Outcome,
     ProgramText,
     RunCost,
     Stopwatch,
@@ -45,7 +45,6 @@ from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
 from ansorc.target import Target
 from ansorc.target.units import seconds_text
-from bench.fleet.simulated import ranked
 
 _FOLDS = 5
 _BATCH = 16
@@ -86,12 +85,12 @@ class Landscape:
             self._known[program.key] = correction * self._expected(sample, fold)
         return self._known[program.key]
 
-    def tried(self, program: ProgramText) -> tuple[MeasureResult, float]:
-        """Return the result of a trial, and how long it takes a device."""
+    def tried(self, program: ProgramText) -> tuple[Outcome, float]:
+        """Return the outcome of a trial, and how long it takes a device."""
         digest = hashlib.sha256(program.key.encode()).digest()
         took = self.trial_s * (0.5 + digest[16] / 255)
-        outcome = Measurement((self.seconds(program),), checked=True)
-        return MeasureResult(program, outcome, run=RunCost(repeats_s=took)), took
+        seconds = self.seconds(program)
+        return Measurement((seconds,), checked=True, run=RunCost(repeats_s=took)), took
 
     def _row(self, sample: Sample) -> Float64Array:
         """The features of all statements; of those that a program lacks zeros."""
@@ -121,7 +120,7 @@ class SimulatedMeasurer:
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Outcome]:
         """Yield what comes of `candidates`, in this order."""
         begins = batch_begins(len(candidates), self._batch)
         for number, program in enumerate(candidates):
@@ -129,9 +128,9 @@ class SimulatedMeasurer:
                 meanwhile()
             yield self._landscape.tried(program)[0]
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        """Return the results, the fastest first."""
-        return ranked([self._landscape.tried(program)[0] for program in candidates])
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+        """Return what comes of `candidates`, in this order."""
+        return [self._landscape.tried(program)[0] for program in candidates]
 
     def close(self) -> None:
         """There is nothing to free."""
@@ -158,26 +157,26 @@ class SimulatedMachines:
         """Return what measures."""
         return SimulatedMeasurer(self._landscape, options.batch)
 
-    def stream(self, programs: Iterator[AnyPlanned | None]) -> Arrivals[AnyPlanned]:
+    def stream(self, programs: Iterator[MeasurerProgram | None]) -> Arrivals:
         """Yield programs in the order in which devices end them."""
         now, count, is_more = 0.0, 0, True
-        under_way: list[tuple[float, int, AnyPlanned, MeasureResult]] = []
+        under_way: list[tuple[float, int, MeasurerProgram, Outcome]] = []
         while is_more or under_way:
             while is_more and len(under_way) < self.ahead:
                 try:
-                    planned = next(programs)
+                    pair = next(programs)
                 except StopIteration:
                     is_more = False
                     break
-                if planned is None:  # it is being chosen: the clock stands
+                if pair is None:  # it is being chosen: the clock stands
                     time.sleep(1e-3)
                     continue
-                result, took = self._landscape.tried(planned.program)
+                outcome, took = self._landscape.tried(pair[1])
                 count += 1
-                heapq.heappush(under_way, (now + took, count, planned, result))
+                heapq.heappush(under_way, (now + took, count, pair, outcome))
             if under_way:
-                now, _, planned, result = heapq.heappop(under_way)
-                yield planned, result
+                now, _, (measurer, program), outcome = heapq.heappop(under_way)
+                yield measurer, program, outcome
 
 
 @click.command("fleet_in_flight")

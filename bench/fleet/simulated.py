@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Sequence
-from math import inf
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,9 +20,8 @@ from ansorc.fleet.device import FleetDevice
 from ansorc.fleet.engine import run_devices
 from ansorc.fleet.jobs import programs_of, results_message
 from ansorc.fleet.signing import FleetKey
-from ansorc.search.measure import Failure, Measurement, MeasureResult, ProgramText, RunCost
+from ansorc.search.measure import Failure, Measurement, Outcome, ProgramText, RunCost
 from ansorc.search.measure.messages import Message
-from ansorc.search.measure.result import Outcome
 from ansorc.search.record import Record, Records
 
 
@@ -81,20 +79,15 @@ class SimulatedLabour:
 
     def do(self, job: Message) -> Message:
         """Sleep for the time of each program, and answer what comes of it."""
-        results: list[MeasureResult] = []
+        outcomes: list[Outcome] = []
         for program in programs_of(job):
             outcome, seconds = self._times.tried(program)
             time.sleep(seconds)
-            results.append(MeasureResult(program, outcome, run=RunCost(repeats_s=seconds)))
-        return results_message(job, ranked(results) if job.text("kind") == "rank" else results)
+            outcomes.append(replace(outcome, run=RunCost(repeats_s=seconds)))
+        return results_message(job, outcomes)
 
     def close(self) -> None:
         """There is nothing to free."""
-
-
-def ranked(results: Sequence[MeasureResult]) -> list[MeasureResult]:
-    """Return `results` as a device ranks them: the fastest first, failures last."""
-    return sorted(results, key=lambda one: one.measurement.median_s if one.measurement else inf)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from ansorc.search.options import NO_FINE_TUNING
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from ansorc.target.units import seconds_text
 from bench.paper_cases import CASES, Case
 
@@ -72,7 +72,7 @@ def chosen_cases(names: str, max_gflop: float = float("inf")) -> list[Case]:
     return chosen
 
 
-def _collected(case: Case, options: TuneOptions, on_trial: Callable[[Trial], None]) -> str:
+def _collected(case: Case, options: TuneOptions, on_trial: Callable[[RunProgress], None]) -> str:
     """Measure the programs of `case` that are missing; say how it went."""
     task = Task(case.dag(constant=True), "native", case.name)
     half = replace(options, trials=options.trials // 2, search=NO_FINE_TUNING)

@@ -20,7 +20,7 @@ from ansorc.compare.checked_run import check_and_time
 from ansorc.search.task import Task
 from ansorc.search.tune import TuneResult, tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from bench.search.cases import CASES
 from bench.search.finding import Finding, load, missed_goals, save, table
 from bench.search.turns import timed_in_turns
@@ -75,7 +75,7 @@ def measured(name: str, options: TuneOptions, long_trials: int) -> Finding:
         Path(f"{options.records}{suffix}").unlink(missing_ok=True)
     curve: list[tuple[int, float, float]] = []
 
-    def keep(trial: Trial) -> None:
+    def keep(trial: RunProgress) -> None:
         if trial.is_new_best and trial.best_s is not None:
             curve.append((trial.done, trial.elapsed_s, trial.best_s))
 
@@ -99,12 +99,12 @@ def measured(name: str, options: TuneOptions, long_trials: int) -> Finding:
     return replace(finding, long_trials=long_trials, long_ratio=_ratio(result, later, options))
 
 
-def _tuned(task: Task, options: TuneOptions, keep: Callable[[Trial], None]) -> TuneResult:
+def _tuned(task: Task, options: TuneOptions, keep: Callable[[RunProgress], None]) -> TuneResult:
     peak = fma_peak(task.target, options.threads or task.target.cores)
     title = f"{task.name} seed {options.seed}"
     with Progress(title, task.dag.flops, peak) as progress:
 
-        def tell(trial: Trial) -> None:
+        def tell(trial: RunProgress) -> None:
             keep(trial)
             progress(trial)
 

@@ -78,12 +78,14 @@ def _timed(
 ) -> None:
     """Time `programs` and write their records."""
     environment = current_environment(options.run.threads)
-    order = np.random.default_rng(options.seed).permutation(len(programs))
+    rng = np.random.default_rng(options.seed)
+    order: list[int] = rng.permutation(len(programs)).tolist()
     known = [record.median_s for record in programs if record.median_s is not None]
     new.add_task(task)
     with Measurer(task, options, min(known, default=0.0)) as measurer:
-        for result in measurer.measure([programs[place].program for place in order]):
-            new.add(Record.of_result(task.key, result, environment, seed=options.seed))
+        texts = [programs[place].program for place in order]
+        for text, outcome in zip(texts, measurer.measure(texts), strict=True):
+            new.add(Record.of(task.key, text, outcome, environment, seed=options.seed))
             tick()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansorc.search.measure import Measurer, ProgramText
+from ansorc.search.measure import Failure, Measurement, Measurer, ProgramText
 from ansorc.search.task import Task
 from ansorc.search.tune_options import TuneOptions
 
@@ -23,10 +23,18 @@ def timed_in_turns(
     failures: list[str] = []
     for _ in range(_ATTEMPTS):
         with Measurer(task, options.for_workers()) as measurer:
-            results = measurer.rank(wanted)
-        times = {r.program: r.measurement.median_s for r in results if r.measurement}
+            outcomes = measurer.rank(wanted)
+        times = {
+            program: outcome.median_s
+            for program, outcome in zip(wanted, outcomes, strict=True)
+            if isinstance(outcome, Measurement)
+        }
         if len(times) == len(wanted):
             return times
-        failures += [f"{r.failure.kind.value}, {r.failure.message}" for r in results if r.failure]
+        failures += [
+            f"{outcome.kind.value}, {outcome.message}"
+            for outcome in outcomes
+            if isinstance(outcome, Failure)
+        ]
     reasons = "; ".join(dict.fromkeys(failures)) or "the worker was lost"
     raise SystemExit(f"{task.name}: not all of the best programs ran again: {reasons}")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansorc.cli.progress import Progress
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from tests.support.command_line import CommandLine
 from tests.support.nightly import sampled
 
@@ -234,7 +234,7 @@ def test_doctor_without_a_compiler(cli: CommandLine, monkeypatch: pytest.MonkeyP
     assert ended.err == "error: 1 problem(s) found; see above\n"
 
 
-TRIAL = Trial(4, 8, 2e-3, is_new_best=False, failures={}, elapsed_s=2.0, measured_now=4)
+TRIAL = RunProgress(4, 8, 2e-3, is_new_best=False, failures={}, elapsed_s=2.0, measured_now=4)
 
 
 def test_a_line_of_progress() -> None:
@@ -262,9 +262,10 @@ def test_piped_progress_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_progress_on_a_terminal_is_one_live_line() -> None:
     code = (
-        "from ansorc.cli.progress import Progress; from ansorc.search.tune_result import Trial\n"
+        "from ansorc.cli.progress import Progress\n"
+        "from ansorc.search.tune_result import RunProgress\n"
         "with Progress('matmul', 1e9, 0.0) as show:\n"
-        "    for n in range(1, 9): show(Trial(n, 8, 1e-3, True, {}, 1.0, n))\n"
+        "    for n in range(1, 9): show(RunProgress(n, 8, 1e-3, True, {}, 1.0, n))\n"
     )
     ours, theirs = pty.openpty()
     process = subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)

@@ -12,7 +12,7 @@ import pytest
 from ansorc.cli import show_command
 from ansorc.codegen.cuda.backend import has_driver
 from ansorc.lang import load_workload
-from ansorc.search.measure import Measurement, MeasureResult, ProgramText
+from ansorc.search.measure import Measurement, ProgramText
 from ansorc.search.record import Record, Records
 from ansorc.search.record.record import current_environment
 from ansorc.search.task import Task
@@ -118,10 +118,10 @@ def test_a_record_file_in_no_directory(cli: CommandLine) -> None:
 def test_a_program_that_no_longer_fits(cli: CommandLine) -> None:
     task = Task(load_workload("ops.py", "product"), "native", "product")
     steps = ProgramText.of_json([["Parallelize", {"stage": "t2", "iterator": "a2"}]])
-    measured = MeasureResult(steps, Measurement((1e-3,), checked=True))
+    outcome = Measurement((1e-3,), checked=True)
     with Records.open("tune.db") as records:
         records.add_task(task)
-        records.add(Record.of_result(task.key, measured, current_environment(0)))
+        records.add(Record.of(task.key, steps, outcome, current_environment(0)))
     ended = cli.run("show", "ops.py:product")
     assert ended.code == 1
     assert ended.err == (

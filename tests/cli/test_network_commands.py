@@ -57,6 +57,22 @@ def test_run_builds_or_loads_and_checks(cli: CommandLine) -> None:
         assert re.search(rf"softmax +[\d.]+ \ws +[\d.]+% .* float32\[2, {CLASSES}\]", table)
 
 
+def test_a_precision_is_told_with_its_errors(cli: CommandLine) -> None:
+    ran = cli.run("run", *NET, "--precision", "bf16", "--threads", "1")
+    assert ran.code == 0, ran
+    error = r"largest error ([\d.e-]+) of its largest element in bf16, ([\d.e-]+) in f32"
+    told = re.search(rf"  'y' is right: {error} \(float64 reference\)\n", ran.out)
+    assert told, ran.out
+    assert float(told[1]) > 10 * float(told[2])
+    assert re.search(r"  the error grows from 0 to [\d.e-]+ \(root mean square\) in '", ran.out)
+    assert "bfloat16[2, " in ran.out
+
+
+def test_nodes_are_kept_by_name(cli: CommandLine) -> None:
+    error = cli.run("build", *NET, "--precision", "f16", "--keep", "nothing").refused()
+    assert "keep names 'nothing', which no node or tensor of 'net' is called" in error
+
+
 def test_tune_then_build(cli: CommandLine) -> None:
     tuned = cli.run("tune", *NET[:-1], "--trials", "4")
     assert tuned.code == 0, tuned

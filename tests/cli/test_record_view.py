@@ -6,7 +6,7 @@ import pytest
 
 from ansorc.schedule import Names, Step
 from ansorc.schedule.steps import Parallelize, Split, Vectorize
-from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, ProgramText
+from ansorc.search.measure import Failure, FailureKind, Measurement, ProgramText
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.task import Task
 from tests.search.small_tasks import CRASHING, WRONG, product
@@ -34,8 +34,7 @@ def task(cli: CommandLine) -> Task:
     with Records.open("tune.db") as records:
         records.add_task(found)
         for source, outcome in OUTCOMES.items():
-            result = MeasureResult(source, outcome)
-            records.add(Record.of_result(found.key, result, current_environment(1)))
+            records.add(Record.of(found.key, source, outcome, current_environment(1)))
     return found
 
 
@@ -110,8 +109,7 @@ def test_what_is_not_one_record_is_refused(cli: CommandLine, task: Task) -> None
     other = Task(task.dag, "native -cores=1", "one")
     with Records.open("tune.db") as records:
         records.add_task(other)
-        result = MeasureResult(FAST, OUTCOMES[FAST])
-        records.add(Record.of_result(other.key, result, current_environment(1)))
+        records.add(Record.of(other.key, FAST, OUTCOMES[FAST], current_environment(1)))
     error = cli.run("show", "--record", FAST.key).refused()
     assert f"2 programs begin with '{FAST.key}'; choose one of " in error
     assert "tune.db has no record whose program begins with 'zz'; see: ansorc records list" in (
@@ -126,7 +124,7 @@ def test_what_is_not_one_record_is_refused(cli: CommandLine, task: Task) -> None
 def test_records_of_several_machines(cli: CommandLine, task: Task) -> None:
     """The latest one counts."""
     with Records.open("tune.db") as records:
-        result = MeasureResult(FAST, Measurement((2e-3,), checked=True))
-        records.add(Record.of_result(task.key, result, current_environment(2)))
+        outcome = Measurement((2e-3,), checked=True)
+        records.add(Record.of(task.key, FAST, outcome, current_environment(2)))
     ended = cli.run("show", "--record", FAST.key, "--view", "ir")
     assert "time: 2 ms, spread 0 s, checked" in ended.out

@@ -21,7 +21,7 @@ from ansorc.ir.printer import to_text
 from ansorc.lang import ComputeDAG
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay
-from ansorc.search.measure import MeasureOptions, Measurer, ProgramText, RunOptions
+from ansorc.search.measure import Failure, MeasureOptions, Measurer, ProgramText, RunOptions
 from ansorc.search.measure.check import Expectation, tolerance
 from ansorc.search.programs import default_program, program_of_record, require_this_machine
 from ansorc.search.tune import tune_task
@@ -105,7 +105,7 @@ def test_what_a_worker_runs_is_its_code() -> None:
         text = to_text(lower(replay(task.dag, ()), "returns_77"))
         with Measurer(task, MeasureOptions(run=run, builders=1)) as measurer:
             (found,) = measurer.measure([ProgramText.of_function(text)])
-        assert (found.failure.message if found.failure else "") == words
+        assert (found.message if isinstance(found, Failure) else "") == words
 
 
 def test_its_text_is_shown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ansorc.search.measure import (
     Measurement,
     MeasureOptions,
     Measurer,
-    MeasureResult,
+    Outcome,
     ProgramText,
     RunOptions,
     Stopwatch,
@@ -26,17 +26,12 @@ from ansorc.search.task import Task
 MEASURING = MeasureOptions(RunOptions(threads=1), batch=7)
 
 
-def result_of(program: ProgramText) -> MeasureResult:
+def outcome_of(program: ProgramText) -> Outcome:
     """What `program` comes to: a time, or now and then a failure."""
     number = int.from_bytes(hashlib.sha256(program.key.encode()).digest()[:4], "big")
     if number % 13 == 0:
-        return MeasureResult(program, Failure.of(FailureKind.WRONG_RESULT, "the numbers differ"))
-    return MeasureResult(program, Measurement((1e-6 * (1 + number / 2**32),), checked=True))
-
-
-def ranking(candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-    results = map(result_of, candidates)
-    return sorted(results, key=lambda one: one.measurement.median_s if one.measurement else 1.0)
+        return Failure.of(FailureKind.WRONG_RESULT, "the numbers differ")
+    return Measurement((1e-6 * (1 + number / 2**32),), checked=True)
 
 
 class MadeUpMeasurer(Measurer):
@@ -48,11 +43,11 @@ class MadeUpMeasurer(Measurer):
         meanwhile()
         return [Message({})] * len(batch)
 
-    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
-        return result_of(candidate)
+    def measure_built(self, candidate: ProgramText, built: Reply) -> Outcome:
+        return outcome_of(candidate)
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        return ranking(candidates)
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+        return [outcome_of(candidate) for candidate in candidates]
 
 
 class MadeUpMachine(ThisMachine):

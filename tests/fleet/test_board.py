@@ -16,7 +16,7 @@ from ansorc.search.measure import MeasureOptions
 from ansorc.search.options import SearchOptions
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from tests.fleet.machines_here import FleetHere
 from tests.runtime.runner.runners import MACHINES, runner_of
 
@@ -44,7 +44,7 @@ def test_a_fleet_measures_on_a_board(tmp_path: Path, monkeypatch: pytest.MonkeyP
     here = FleetHere(tmp_path, key)
     killed: list[int] = []
 
-    def disturb(trial: Trial) -> None:
+    def disturb(trial: RunProgress) -> None:
         if trial.done == 3:
             killed.extend(processes_of(command))
             for pid in killed:

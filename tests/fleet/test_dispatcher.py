@@ -15,13 +15,19 @@ from ansorc.fleet.dispatcher import Dispatcher
 from ansorc.fleet.jobs import ANSWER, JOB, decode, fault_message, programs_of, results_message
 from ansorc.fleet.members import Members
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
-from ansorc.search.measure import Failure, FailureKind, Measurement, MeasureResult, ProgramText
+from ansorc.search.measure import Failure, FailureKind, Measurement, Outcome, ProgramText
 from ansorc.search.measure.messages import Message
 
 KEY = FleetKey(b"k" * KEY_BYTES)
 OPTIONS = FleetOptions(patience_s=100.0, grace_s=5.0, refresh_s=0.0, aside_s=10.0)
 SOON = replace(OPTIONS, start_s=0.0)
 WRONG = Failure.of(FailureKind.WRONG_RESULT, "the numbers differ")
+
+
+UNREADABLE: dict[str, tuple[list[object], str]] = {
+    "older": ([{"seconds": [1.0], "checked": True}], "install the same version of ansorc"),
+    "short": ([], "an answer with 0 outcomes for 1 programs"),
+}
 
 
 @dataclass(frozen=True)
@@ -104,19 +110,22 @@ def answer(what: str, signed: bytes) -> bytes:
     if what == "fault":
         return KEY.sign(ANSWER, fault_message(job.text("job"), "no space left").encode())
     (program,) = programs_of(job)
-    outcome = WRONG if what == "wrong" else Measurement((1.0,), checked=True)
-    result = results_message(job, [MeasureResult(program, outcome)])
-    return KEY.sign(ANSWER, result.encode())
+    right = Measurement((float(program.function),), checked=True)
+    answered = results_message(job, [WRONG if what == "wrong" else right])
+    if what in UNREADABLE:
+        answered = replace(answered, fields={**answered.fields, "outcomes": UNREADABLE[what][0]})
+    return KEY.sign(ANSWER, answered.encode())
 
 
-def tuned(cluster: Cluster, count: int) -> list[tuple[int, MeasureResult]]:
+def tuned(cluster: Cluster, count: int) -> list[tuple[int, Outcome | None]]:
     found = cluster.dispatcher().stream(Program(number) for number in range(count))
-    return [(program.number, result) for program, (result,) in found]
+    return [(program.number, outcome) for program, (outcome,) in found]
 
 
-def require_each_once(found: list[tuple[int, MeasureResult]], count: int) -> None:
+def require_each_once(found: list[tuple[int, Outcome | None]], count: int) -> None:
     assert sorted(number for number, _ in found) == list(range(count))
-    assert all(result.program.function == str(number) for number, result in found)
+    for number, outcome in found:
+        assert isinstance(outcome, Failure) or outcome == Measurement((float(number),), True)
 
 
 def test_a_device_has_two_jobs_at_most_and_each_program_comes_once() -> None:
@@ -125,21 +134,23 @@ def test_a_device_has_two_jobs_at_most_and_each_program_comes_once() -> None:
     assert cluster.most == 2
 
 
-@pytest.mark.parametrize("fault", ["fault", "hang", "forged", "wrong"])
+@pytest.mark.parametrize("fault", ["fault", "hang", "forged", "wrong", *UNREADABLE])
 def test_what_a_bad_device_does_is_done_by_another(fault: str) -> None:
     cluster = Cluster(lambda address: fault if address == "a" else "right")
     dispatcher = cluster.dispatcher()
     stream = dispatcher.stream(Program(number) for number in range(40))
-    found = [(program.number, result) for program, (result,) in stream]
+    found = [(program.number, outcome) for program, (outcome,) in stream]
     require_each_once(found, 40)
-    assert all(result.measurement for _, result in found)
+    assert all(isinstance(outcome, Measurement) for _, outcome in found)
     assert any("at a is set aside" in note for note in dispatcher.notes)
+    if fault in UNREADABLE:
+        assert any(UNREADABLE[fault][1] in note for note in dispatcher.notes)
 
 
 def test_a_program_that_is_wrong_everywhere_is_recorded_as_wrong() -> None:
     found = tuned(Cluster(lambda address: "wrong"), 10)
     require_each_once(found, 10)
-    assert all(result.failure == WRONG for _, result in found)
+    assert all(outcome == WRONG for _, outcome in found)
 
 
 def test_a_wrong_result_counts_once_another_device_agrees_however_few_are_left() -> None:
@@ -156,11 +167,11 @@ def test_a_wrong_result_counts_once_another_device_agrees_however_few_are_left()
 
     cluster.disturb = come_back
     found += stream
-    results = [(program.number, result) for program, (result,) in found]
+    results = [(program.number, outcome) for program, (outcome,) in found]
     require_each_once(results, 8)
-    assert all(result.measurement for _, result in results)
+    assert all(isinstance(outcome, Measurement) for _, outcome in results)
     cluster = Cluster(lambda address: "wrong", addresses=["a"])
-    assert all(result.failure == WRONG for _, result in tuned(cluster, 4)), "it never had company"
+    assert all(outcome == WRONG for _, outcome in tuned(cluster, 4)), "it never had company"
 
 
 def test_a_device_that_is_left_alone_is_not_believed() -> None:
@@ -168,9 +179,9 @@ def test_a_device_that_is_left_alone_is_not_believed() -> None:
     stream = cluster.dispatcher().stream(Program(number) for number in range(8))
     found = [next(stream)]
     cluster.addresses = ["a"]
-    results = [(program.number, result) for program, (result,) in [*found, *stream]]
+    results = [(program.number, outcome) for program, (outcome,) in [*found, *stream]]
     require_each_once(results, 8)
-    failures = [result.failure for _, result in results if result.failure]
+    failures = [outcome for _, outcome in results if isinstance(outcome, Failure)]
     assert failures
     assert {one.kind for one in failures} == {FailureKind.UNKNOWN}
     assert "not confirmed" in failures[0].message
@@ -187,7 +198,7 @@ def test_devices_that_lie_one_after_the_other_do_not_confirm_each_other() -> Non
         cluster.behave = lambda address, liar=liar: "wrong" if address == liar() else "right"
         found = tuned(cluster, 40)
         require_each_once(found, 40)
-        assert all(one.measurement for _, one in found), first_ends
+        assert all(isinstance(outcome, Measurement) for _, outcome in found), first_ends
 
 
 def test_two_devices_that_are_left_are_believed() -> None:
@@ -195,17 +206,17 @@ def test_two_devices_that_are_left_are_believed() -> None:
     stream = cluster.dispatcher().stream(Program(number) for number in range(8))
     found = [next(stream)]
     cluster.addresses = ["a", "b"]
-    results = [(program.number, result) for program, (result,) in [*found, *stream]]
+    results = [(program.number, outcome) for program, (outcome,) in [*found, *stream]]
     require_each_once(results, 8)
-    assert {result.failure for _, result in results} == {WRONG}
+    assert {outcome for _, outcome in results} == {WRONG}
 
 
 @pytest.mark.parametrize("liars", [{"a"}, {"a", "b"}, {"a", "b", "c"}])
 def test_a_ranking_with_wrong_results_is_done_again_elsewhere(liars: set[str]) -> None:
     cluster = Cluster(lambda address: "wrong" if address in liars else "right")
     stream = cluster.dispatcher().stream(iter([Program(0, "rank")]))
-    ((_, (result,)),) = stream
-    assert (result.failure == WRONG) == (len(liars) == 3)
+    ((_, (outcome,)),) = stream
+    assert (outcome == WRONG) == (len(liars) == 3)
 
 
 def test_a_device_that_joins_again_is_the_one_that_it_was() -> None:
@@ -239,7 +250,8 @@ def test_what_is_known_of_devices_that_are_gone_is_bounded() -> None:
 def test_a_program_that_every_device_is_lost_with_is_a_failure_of_the_measuring() -> None:
     found = tuned(Cluster(lambda address: "lost"), 5)
     require_each_once(found, 5)
-    assert {one.failure and one.failure.kind for _, one in found} == {FailureKind.UNKNOWN}
+    failures = [outcome for _, outcome in found if isinstance(outcome, Failure)]
+    assert [failure.kind for failure in failures] == [FailureKind.UNKNOWN] * 5
 
 
 def test_without_a_device_a_tuning_ends_in_words() -> None:
@@ -285,7 +297,7 @@ def test_under_random_faults_nothing_is_lost_or_doubled(seed: int) -> None:
         reconnect, KEY, ("dev", ""), "run", OPTIONS, lambda: cluster.now
     )
     stream = dispatcher.stream(Program(number) for number in range(300))
-    require_each_once([(program.number, result) for program, (result,) in stream], 300)
+    require_each_once([(program.number, outcome) for program, (outcome,) in stream], 300)
     assert faults >= 50
     assert not cluster.pending
 

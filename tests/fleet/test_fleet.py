@@ -18,7 +18,7 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.record import Records
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from tests.fleet.machines_here import FleetHere
 
 pytest.importorskip("distributed", reason="a fleet needs the package distributed")
@@ -71,7 +71,7 @@ def test_a_worker_killed_and_a_new_scheduler_lose_and_double_nothing(
     here.wait_for_devices(2)
     done: list[int] = []
 
-    def disturb(trial: Trial) -> None:
+    def disturb(trial: RunProgress) -> None:
         done.append(trial.measured_now)
         if len(done) == 6:
             first.kill()

@@ -24,7 +24,7 @@ from ansorc.search.record import Record, Records
 from ansorc.search.task import Task
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from tests.fleet.made_up import MEASURING, MadeUpMachine, product, ranking, result_of
+from tests.fleet.made_up import MEASURING, MadeUpMachine, outcome_of, product
 
 SEARCH = SearchOptions(population=32, generations=1)
 TRIALS = 48
@@ -32,10 +32,7 @@ TRIALS = 48
 
 class MadeUpLabour:
     def do(self, job: Message) -> Message:
-        programs = programs_of(job)
-        is_rank = job.text("kind") == "rank"
-        results = ranking(programs) if is_rank else list(map(result_of, programs))
-        return results_message(job, results)
+        return results_message(job, [outcome_of(program) for program in programs_of(job)])
 
     def close(self) -> None:
         """Nothing is held."""

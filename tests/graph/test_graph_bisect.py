@@ -15,7 +15,7 @@ from ansorc.graph.graph_bisect import bisect_rewrites
 from ansorc.graph.passes.pipeline import NETWORK_PASSES, optimize_graph
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.dtype import FLOAT32
-from ansorc.search.measure import Failure, FailureKind, Measurer, MeasureResult, ProgramText
+from ansorc.search.measure import Failure, FailureKind, Measurer, Outcome, ProgramText
 from tests.cli.small_onnx import write_model
 from tests.support.command_line import CommandLine
 from tests.support.faulty_passes import doubles_stores, plant
@@ -69,9 +69,9 @@ def test_the_command(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_faulty_kernel_is_found(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers are processes without the planted pass, so their answer is given here."""
 
-    def wrong(_: Measurer, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
+    def wrong(_: Measurer, candidates: Sequence[ProgramText]) -> list[Outcome]:
         failure = Failure.of(FailureKind.WRONG_RESULT, "candidate rejected: element [0, 0] is 1")
-        return [MeasureResult(candidates[0], failure)]
+        return [failure] * len(candidates)
 
     write_model(cli.directory / "net.onnx")
     monkeypatch.setattr(Measurer, "measure", wrong)

@@ -13,7 +13,7 @@ from ansorc.search.measure import (
     Measurement,
     MeasureOptions,
     Measurer,
-    MeasureResult,
+    Outcome,
     ProgramText,
     RunOptions,
     nothing,
@@ -74,16 +74,15 @@ class Inventing(Measurer):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Outcome]:
         meanwhile()
         for source in candidates:
             number = zlib.crc32(source.key.encode())
             seconds = 1e-3 * (1 + number % 100)
-            outcome = Measurement((seconds,) * 3, checked=True)
             failure = Failure.of(FailureKind.WRONG_RESULT, "element 3")
-            yield MeasureResult(source, failure if number % 7 == 3 else outcome)
+            yield failure if number % 7 == 3 else Measurement((seconds,) * 3, checked=True)
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
         return list(self.measure(candidates))
 
     def close(self) -> None:

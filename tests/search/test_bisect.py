@@ -10,7 +10,7 @@ import ansorc as ac
 from ansorc.ir.stmt import Function, Seq
 from ansorc.schedule import packings
 from ansorc.search.bisect import PassStage, bisect_passes, interpreter_seconds
-from ansorc.search.measure import Failure, FailureKind, Measurer, MeasureResult, ProgramText
+from ansorc.search.measure import Failure, FailureKind, Measurer, Outcome, ProgramText
 from ansorc.search.programs import default_program
 from ansorc.search.task import Task
 from ansorc.target import Target
@@ -115,9 +115,9 @@ def test_wrong_code_of_right_loops_is_found(
     ops: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def wrong(_: Measurer, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
+    def wrong(_: Measurer, candidates: Sequence[ProgramText]) -> list[Outcome]:
         failure = Failure.of(FailureKind.WRONG_RESULT, "candidate rejected: element [0] is 1")
-        return [MeasureResult(candidates[0], failure)]
+        return [failure] * len(candidates)
 
     monkeypatch.setattr(Measurer, "measure", wrong)
     ended = ops.run("show", "ops.py:product", "--default", "--bisect")

@@ -54,7 +54,7 @@ def keys(run: TuningRun, count: int, *, is_local_search: bool = False) -> list[s
 
 
 def keys_of(batch: Batch) -> list[str]:
-    return [planned.program.key for planned in batch]
+    return [program.key for program in batch]
 
 
 def sketches_of(run: TuningRun) -> tuple[Sketch, ...]:

@@ -17,7 +17,7 @@ from ansorc.search.options import SearchOptions
 from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.tune import tune_task
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from tests.search.small_tasks import MEASURING, Inventing, options, product
 
 
@@ -48,7 +48,7 @@ def test_programs_are_chosen_while_workers_start_and_the_last_of_a_large_round_a
 
     monkeypatch.setattr(tuning_run, "Proposals", Watched)
     measuring = replace(MEASURING, batch=6)
-    trials: list[Trial] = []
+    trials: list[RunProgress] = []
     wanted = replace(
         options(tmp_path, 24), measuring=measuring, search=SearchOptions(polish_share=0.0)
     )

@@ -20,7 +20,7 @@ from ansorc.search.measure import (
     Failure,
     FailureKind,
     Measurement,
-    MeasureResult,
+    Outcome,
     ProgramText,
     nothing,
 )
@@ -29,7 +29,7 @@ from ansorc.search.record import Records
 from ansorc.search.task_scheduler import TaskScheduler
 from ansorc.search.time_budget import TimeBudget
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from ansorc.search.tune_weighted import (
     RoundReport,
     ScheduledResult,
@@ -52,13 +52,13 @@ class Scaled(Inventing):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        for result in super().measure(candidates, meanwhile):
-            if (found := result.measurement) is None:
-                yield result
+    ) -> Iterator[Outcome]:
+        for outcome in super().measure(candidates, meanwhile):
+            if isinstance(outcome, Failure):
+                yield outcome
                 continue
-            seconds = self.task.dag.flops * 1e-9 * (1 + found.median_s)
-            yield MeasureResult(result.program, Measurement((seconds,) * 3, checked=True))
+            seconds = self.task.dag.flops * 1e-9 * (1 + outcome.median_s)
+            yield Measurement((seconds,) * 3, checked=True)
 
 
 class HalfBroken(Scaled):
@@ -66,11 +66,10 @@ class HalfBroken(Scaled):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        for result in super().measure(candidates, meanwhile):
+    ) -> Iterator[Outcome]:
+        for outcome in super().measure(candidates, meanwhile):
             broken = Failure.of(FailureKind.COMPILE, "no such instruction")
-            is_broken = self.task.name == "product 16"
-            yield MeasureResult(result.program, broken) if is_broken else result
+            yield broken if self.task.name == "product 16" else outcome
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +107,7 @@ def test_tasks_of_two_networks_share_the_trials_by_their_weights(tmp_path: Path)
     reports: list[RoundReport] = []
     trials: list[tuple[str, int]] = []
 
-    def note(task: ac.Task, trial: Trial) -> None:
+    def note(task: ac.Task, trial: RunProgress) -> None:
         trials.append((task.name, trial.done))
 
     result = tune_weighted(networks(), wanted(tmp_path), SIX, reports.append, note)
@@ -175,7 +174,7 @@ def test_a_round_that_was_killed_in_the_middle_is_completed_by_the_same_task(
 ) -> None:
     seen: list[int] = []
 
-    def kill(_: ac.Task, trial: Trial) -> None:
+    def kill(_: ac.Task, trial: RunProgress) -> None:
         seen.append(trial.done)
         if len(seen) == 27:
             raise KeyboardInterrupt
@@ -242,7 +241,7 @@ def test_an_error_of_one_task_is_a_note_and_of_all_an_error(
     class Refusing(Scaled):
         def measure(
             self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-        ) -> Iterator[MeasureResult]:
+        ) -> Iterator[Outcome]:
             if self.task.name != "product 64":
                 raise MeasureError("no room for its inputs")
             return super().measure(candidates, meanwhile)
@@ -265,12 +264,12 @@ def test_of_a_limited_time_every_task_has_some_and_a_contest(
 
         def measure(
             self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-        ) -> Iterator[MeasureResult]:
+        ) -> Iterator[Outcome]:
             for result in super().measure(candidates, meanwhile):
                 clock[0] += 1.0
                 yield result
 
-        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
             order.append(self.task.name)
             clock[0] += len(candidates)
             return list(super().measure(candidates))
@@ -319,7 +318,7 @@ def test_contests_have_the_time_that_rounds_leave_to_them(
     class Slow(Scaled):
         def measure(
             self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-        ) -> Iterator[MeasureResult]:
+        ) -> Iterator[Outcome]:
             for result in super().measure(candidates, meanwhile):
                 clock[0] += 3.0
                 yield result

@@ -23,7 +23,7 @@ from ansorc.search.measure import (
     FailureKind,
     Measurement,
     Measurer,
-    MeasureResult,
+    Outcome,
     ProgramText,
     nothing,
 )
@@ -33,7 +33,7 @@ from ansorc.search.proposals import Proposals
 from ansorc.search.record import Record, Records, current_environment
 from ansorc.search.time_budget import TimeBudget
 from ansorc.search.tune import tune_task, tune_tasks
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from tests.search.small_tasks import CRASHING, ENDLESS, GREEDY, WRONG, layer, options, product
 
 
@@ -43,7 +43,7 @@ def recorded(path: Path) -> list[Record]:
 
 
 def test_tune_then_resume(tmp_path: Path) -> None:
-    trials: list[Trial] = []
+    trials: list[RunProgress] = []
     first = tune_task(product(), options(tmp_path, 5), trials.append)
     assert [trial.done for trial in trials] == [1, 2, 3, 4, 5]
     assert (first.trials, first.measured_now, first.interrupted) == (5, 5, False)
@@ -92,14 +92,11 @@ def test_the_best_is_the_winner_of_a_contest(
     contests: list[list[ProgramText]] = []
 
     class Referee(Measurer):
-        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
             contests.append(list(candidates))
             first = contests[0]
             places = [first.index(candidate) for candidate in candidates]
-            return [
-                MeasureResult(first[place], Measurement((1e-3 * (len(first) - place),) * 31, True))
-                for place in sorted(places, reverse=True)
-            ]
+            return [Measurement((1e-3 * (len(first) - place),) * 31, True) for place in places]
 
     monkeypatch.setattr(machines, "Measurer", Referee)
     monkeypatch.setattr(contest, "_FAR", math.inf)  # what was measured before does not count here
@@ -121,8 +118,9 @@ def test_the_least_disturbed_of_the_contests_counts(
     seconds = iter([(3.0, 3.0, 9.0), *steady, (1.0, 5.0, 9.0)])
 
     class Disturbed(Measurer):
-        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-            return [MeasureResult(candidates[0], Measurement(next(seconds), checked=True))]
+        def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+            none = [None] * (len(candidates) - 1)
+            return [Measurement(next(seconds), checked=True), *none]
 
     monkeypatch.setattr(machines, "Measurer", Disturbed)
     monkeypatch.setattr(contest, "_LIMIT_S", 1e9)
@@ -130,14 +128,14 @@ def test_the_least_disturbed_of_the_contests_counts(
     assert result.best is not None
     assert result.best.median_s == 2.0
     assert result.ranking is not None
-    assert [one.program for one in result.ranking.ranked] == [result.best.program]
+    assert list(result.ranking.ranked) == [result.best.program]
 
 
 def test_an_interrupted_contest_is_held_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(Measurer):
-        def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
+        def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -162,7 +160,7 @@ class Saboteur(Measurer):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Outcome]:
         mixed = [*candidates[:2], *self.harm, *candidates[2 + len(self.harm) :]]
         return super().measure(mixed[: len(candidates)], meanwhile)
 
@@ -176,14 +174,11 @@ def test_harmful_candidates_are_one_record_each(
     assert result.failures == {
         "crash": 1, "run timeout": 1, "out of memory": 1, "wrong result": 1
     }  # fmt: skip
-    found = {record.function: record for record in recorded(tmp_path / "tune.db")}
-    kinds = {CRASHING: "crash", ENDLESS: "run timeout", GREEDY: "out of memory"}
-    for candidate, kind in {**kinds, WRONG: "wrong result"}.items():
-        record = found[candidate.function]
-        assert record.failure is FailureKind(kind)
-        assert (record.median_s, record.checked) == (None, False)
+    failed = [record for record in recorded(tmp_path / "tune.db") if record.failure]
+    kinds = [FailureKind.CRASH, FailureKind.RUN_TIMEOUT, FailureKind.OUT_OF_MEMORY]
+    assert [record.failure for record in failed] == [*kinds, FailureKind.WRONG_RESULT]
+    assert {(record.median_s, record.checked) for record in failed} == {(None, False)}
     assert result.best is not None
-    assert not result.best.function
     a, b = (np.ones((32, 32), np.float32) for _ in "ab")
     c = np.zeros_like(a)
     result.build()(a, b, c)
@@ -198,11 +193,10 @@ class Hopeless(Measurer):
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        for place, candidate in enumerate(candidates):
+    ) -> Iterator[Outcome]:
+        for place in range(len(candidates)):
             text = WRONG.function.replace("= 0.0", f"= {place}.5")
-            (result,) = super().measure([ProgramText.of_function(text)])
-            yield replace(result, program=candidate)
+            yield from super().measure([ProgramText.of_function(text)])
 
 
 def test_a_task_whose_programs_all_fail_ends_with_the_first_error(
@@ -227,7 +221,7 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
     class Tired(Measurer):
         def measure(
             self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-        ) -> Iterator[MeasureResult]:
+        ) -> Iterator[Outcome]:
             yield from super().measure(candidates[:3])
             raise MeasureError("32 candidates in a row failed alike")
 
@@ -239,7 +233,7 @@ def test_equal_failures_in_a_row_end_a_run_that_has_a_best(
 
 
 def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
-    def stop(trial: Trial) -> None:
+    def stop(trial: RunProgress) -> None:
         if trial.done == 3:
             raise KeyboardInterrupt
 
@@ -255,7 +249,7 @@ def test_a_run_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.Monk
     def clock() -> float:
         return time.monotonic() + passed_s
 
-    def wait(trial: Trial) -> None:
+    def wait(trial: RunProgress) -> None:
         nonlocal passed_s
         passed_s = 3600.0 if trial.done == 3 else 0.0
 

@@ -27,7 +27,9 @@ class GraphImport:
             return widen(np.zeros(kind.shape, kind.dtype.numpy))
         tensor = self.builder.input(name, kind)
         if kind.dtype.name in HALF_FLOATS:
-            return self.builder.add("cast", [tensor], dtype="float32")
+            wide = self.builder.add("cast", [tensor], dtype="float32")
+            self.builder.keep_as(wide, kind.dtype.name)
+            return wide
         return tensor
 
     def finish(self, outputs: Sequence[tuple[str, Value]], narrow: Mapping[str, str]) -> Graph:

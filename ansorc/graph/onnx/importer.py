@@ -13,7 +13,7 @@ from ansorc.errors import GraphError
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants, Shape, ShapeChoice, shape_combinations
 from ansorc.graph.importing.graph_import import GraphImport, input_dtype
-from ansorc.graph.importing.values import HALF_FLOATS, Value, as_list, widen
+from ansorc.graph.importing.values import HALF_FLOATS, Value, as_list
 from ansorc.graph.onnx.control_flow import FLOW
 from ansorc.graph.onnx.converters import CONVERTERS
 from ansorc.graph.onnx.converters.quantized import defer_dequantizing
@@ -30,6 +30,7 @@ from ansorc.graph.onnx.model import (
     OnnxSource,
     load_onnx,
 )
+from ansorc.graph.onnx.narrow_types import NarrowTypes
 from ansorc.graph.onnx.node_call import NodeCall, OnnxItem, OnnxSequence
 from ansorc.graph.onnx.ordering import order_nodes
 from ansorc.graph.onnx.user_operator import user_outputs
@@ -78,9 +79,10 @@ def from_onnx(
 
     `inputs` gives shapes, by name; those that the file fixes may be left out. A list of shapes asks
     for as many graphs, and lists of several inputs go together. `constants` gives inputs that
-    always have the same values. Floats of 16 bits are computed in float32. Raise GraphError for a
-    file that cannot be read, an operator that is not known, and whatever has a shape that depends
-    on data.
+    always have the same values. Floats of 16 bits are computed in float32, and kept in memory in
+    16 bits; `ac.build(graph, precision="f32")` keeps them in float32. Raise GraphError for a file
+    that cannot be read, an operator that is not known, and whatever has a shape that depends on
+    data.
     """
     model = load_onnx(source)
     chosen, always = name or model.graph.name or "network", constants or {}
@@ -99,6 +101,7 @@ class _Import:
         self._model, self._main = model, model.graph
         self._import = GraphImport(name, self._main.outputs)
         self._builder = self._import.builder
+        self._narrow = NarrowTypes(self._builder)
         weights = self._main.initializers.values()
         self._folding = Folding(sum(array.nbytes for array in weights))
         self._nodes = 0
@@ -109,7 +112,7 @@ class _Import:
         known: _KnownTensors = ChainMap()
         for given in self._main.inputs:
             if given.name in constants:
-                known[given.name] = _constant(given, constants[given.name])
+                known[given.name] = self._narrow.widen(_constant(given, constants[given.name]))
             else:
                 kind = TensorType(_dtype(given), _shape(given, shapes.get(given.name)))
                 known[given.name] = self._import.add_input(given.name, kind)
@@ -144,7 +147,8 @@ class _Import:
             raise GraphError(
                 f"its functions and graphs lie in one another, more than {MAX_DEPTH} deep"
             )
-        known.update({name: widen(array) for name, array in graph.initializers.items()})
+        weights = graph.initializers
+        known.update({name: self._narrow.widen(array) for name, array in weights.items()})
         for node in order_nodes(graph):
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
@@ -183,7 +187,7 @@ class _Import:
         is_known = is_known and node.operator not in SEQUENCES
         if user is None and is_known and self._folding.can(node):
             folded = convert_node(call, lambda: self._folding.outputs(node, arrays))
-            results = [widen(value) for value in folded]
+            results = [self._narrow.widen(value) for value in folded]
             if node.operator == "DequantizeLinear":
                 defer_dequantizing(call, results[0])
             return results
@@ -191,7 +195,8 @@ class _Import:
             if value is not None:
                 _require_numbers(value, f"{node}: '{name}'")
         if user is not None:
-            return convert_node(call, lambda: user_outputs(call, user), is_users=True)
+            made = convert_node(call, lambda: user_outputs(call, user), is_users=True)
+            return self._narrow.note(node, inputs, made)
         converter = CONVERTERS.get(node.operator)
         if converter is None:
             raise GraphError(
@@ -200,7 +205,7 @@ class _Import:
             )
         results = as_list(convert_node(call, lambda: converter(call)))
         refuse_ignored(call)
-        return results
+        return self._narrow.note(node, inputs, results)
 
     def _inner(
         self,
@@ -244,7 +249,7 @@ def _constant(given: OnnxInput, value: object) -> Array:
     except (TypeError, ValueError) as error:
         raise GraphError(f"the values of the input '{given.name}': {error}") from error
     _shape(given, array.shape)
-    return widen(array)
+    return array
 
 
 def _shape(given: OnnxInput, shape: Sequence[int] | None) -> tuple[int, ...]:

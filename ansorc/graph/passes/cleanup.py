@@ -32,7 +32,7 @@ def merge_equal_nodes(graph: Graph) -> Graph:
     kept: list[GraphNode] = []
     for node in graph.nodes:
         inputs = tuple(same.get(name, name) for name in node.inputs)
-        key = node.operator, inputs, exact_key(node.attributes)
+        key = node.operator, inputs, exact_key(node.attributes), node.storage
         first = known.setdefault(key, node.outputs)
         if first is not node.outputs and not set(node.outputs) & set(graph.outputs):
             same.update(zip(node.outputs, first, strict=True))

@@ -16,6 +16,7 @@ from ansorc.graph.cache_policy import choose_recorded_policy
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.graph.packed_weights import Contents
+from ansorc.graph.precision import Precision, as_precision, choose_precision
 from ansorc.graph.shared_networks import get_shared_networks
 from ansorc.graph.torch.importer import graph_of
 from ansorc.graph.torch.model import array_of, is_narrow, torch_library
@@ -53,11 +54,13 @@ class TorchCompileOptions:
     """The most shapes and values of its inputs that a graph is compiled for."""
     check_indices: bool = True
     """Whether indices are checked; without, one that a tensor does not have gives some element."""
+    precision: Precision | None = None
+    """What tensors are kept in between kernels; None: what the module says."""
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> TorchCompileOptions:
         """Return the options in a dictionary; raise OptionError for others."""
-        known = ("records", "trials", "threads", "programs", "check_indices")
+        known = ("records", "trials", "threads", "programs", "check_indices", "precision")
         for name in given:
             if name not in known:
                 raise OptionError(f"there is no option '{name}'; there are {', '.join(known)}")
@@ -67,6 +70,7 @@ class TorchCompileOptions:
             threads=int(given.get("threads", 0)),
             programs=int(given.get("programs", TorchCompileOptions.programs)),
             check_indices=bool(given.get("check_indices", True)),
+            precision=as_precision(given.get("precision")),
         )
 
 
@@ -325,7 +329,9 @@ class _CompiledModule:
         return BoundGraph(graph, network, tuple(made.inputs), self._options.threads)
 
     def _compile(self, graph: Graph, contents: Contents) -> NetworkModule:
-        network, options = Network.of(graph), self._options
+        options = self._options
+        graph = choose_precision(graph, options.precision)
+        network = Network.of(graph)
         records = options.records or "tune.db"
         if options.trials:
             tune(graph, trials=options.trials, threads=options.threads, records=records)

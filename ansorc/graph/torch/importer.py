@@ -9,7 +9,7 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.importing.converter_call import inputs_text
 from ansorc.graph.importing.graph_import import GraphImport, input_dtype
 from ansorc.graph.importing.guarding import call_converter
-from ansorc.graph.importing.values import Value, as_list, widen
+from ansorc.graph.importing.values import HALF_FLOATS, Value, as_list, widen
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.converters import TORCH_CONVERTERS
 from ansorc.graph.torch.exported import load_torch
@@ -127,12 +127,19 @@ class _TorchImport:
                 f"only its first {len(results)} results are supported; compute the others yourself"
             )
         self._check(call, results)
+        self._keep_types(node, results)
         return results
 
     def _array_of(self, ref: TorchRef) -> Array:
         value = self._values[ref]
         assert not isinstance(value, str)
         return value
+
+    def _keep_types(self, node: TorchNode, results: Sequence[Value]) -> None:
+        """Keep float32 results that PyTorch has in 16 bits in them, between kernels."""
+        for result, wanted in zip(results, node.results, strict=False):
+            if isinstance(result, str) and wanted is not None and wanted.dtype in HALF_FLOATS:
+                self._builder.keep_as(result, wanted.dtype)
 
     def _check(self, call: TorchCall, results: Sequence[Value]) -> None:
         """Raise GraphError if a result is not what PyTorch says that it is."""

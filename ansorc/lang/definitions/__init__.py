@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.definitions.digits import terms_of_digits
-from ansorc.lang.definitions.narrow_factors import int16_factors, shifted_factors
+from ansorc.lang.definitions.narrow_factors import int16_factors, shifted_factors, widened_factors
 from ansorc.lang.definitions.redefinition import Redefinition
 from ansorc.lang.definitions.scan_blocks import scan_in_blocks
 from ansorc.lang.definitions.winograd import winograd, winograd4
@@ -24,6 +24,7 @@ DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
     "digits": terms_of_digits,
     "int16": int16_factors,
     "shifted": shifted_factors,
+    "widened": widened_factors,
 }
 """The definitions by name. Each returns None for a computation to which it does not apply."""
 
@@ -35,6 +36,7 @@ __all__ = [
     "scan_in_blocks",
     "shifted_factors",
     "terms_of_digits",
+    "widened_factors",
     "winograd",
     "winograd4",
 ]

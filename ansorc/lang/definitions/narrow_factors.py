@@ -1,4 +1,4 @@
-"""Sums of products of bytes, with factors of the types that instructions multiply.
+"""Sums of products of narrow numbers, with factors of the types that instructions multiply.
 
 "int16", for instructions that multiply pairs of int16: bytes are widened once, not in each product.
 
@@ -7,6 +7,12 @@
     y[i, j] = Σ over k of int32(a.int16[i, k]) * int32(b[k, j])
 
 A constant stays as it is: it would be widened in each call.
+
+"widened" does the same for floats of 16 bits, which few instructions multiply: what is read for
+many results is widened to float32 once, as a product would convert it one element at a time.
+
+->  a.widened[i, k] = float32(a[i, k])
+    y[i, j] = Σ over k of a.widened[i, k] * float32(b[k, j])
 
 "shifted", for instructions that multiply uint8 by int8: what does not depend on the last axis is
 shifted, and what that adds is taken away from the sums.
@@ -20,14 +26,19 @@ shifted, and what that adds is taken away from the sums.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.dtype import INT8, INT16, INT32, UINT8, DType
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, UINT8, DType
 from ansorc.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Var, const
+from ansorc.ir.node import Node, rewrite
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.definitions.redefinition import Redefinition
 
+LEAST_REUSE = 8
+"""Results for which each element of a factor is read, from which on it pays to widen it before."""
 _SHIFT = 128
 """The number that shifts int8 to uint8."""
 
@@ -52,6 +63,58 @@ def int16_factors(op: ComputeOp) -> Redefinition | None:
     for name, source in bytes_read.items():
         made = made.reading(source, widened[name].buffer)
     return Redefinition((*widened.values(), made))
+
+
+def widened_factors(op: ComputeOp) -> Redefinition | None:
+    """Return a sum of products of floats of 16 bits with factors of float32; None for others.
+
+    Constants stay as they are, and so does what is read for few results.
+    """
+    if op.combiner is not Combiner.SUM or op.more or op.places or op.buffer.dtype != FLOAT32:
+        return None
+    match op.body:
+        case Binary(BinaryOp.MUL, left, right):
+            read = (_narrow_load(left), _narrow_load(right))
+        case _:
+            return None
+    sources = {
+        load.buffer.name: load.buffer
+        for load in read
+        if load is not None and not load.buffer.constant and _reuse(op, load) >= LEAST_REUSE
+    }
+    if not sources or any(axis.bounds for axis in op.reduce_axes):
+        return None
+    widened = {
+        name: replace(
+            _convert(source, FLOAT32, "widened", lambda element: element),
+            hints=(("never_compute_inline", "1"),),
+        )
+        for name, source in sources.items()
+    }
+
+    def read_wide(node: Node) -> Node | None:
+        load = _narrow_load(node)
+        if load is None or load.buffer.name not in widened:
+            return None
+        return Load(widened[load.buffer.name].buffer, load.indices)
+
+    made = op.with_bodies(lambda body: rewrite(body, read_wide))
+    return Redefinition((*widened.values(), made))
+
+
+def _narrow_load(node: Node) -> Load | None:
+    """Return the element of 16 bits that `node` widens to float32; None if it does not."""
+    match node:
+        case Cast(kind, Load(buffer) as load) if buffer.dtype in (FLOAT16, BFLOAT16):
+            return load if kind == FLOAT32 else None
+        case _:
+            return None
+
+
+def _reuse(op: ComputeOp, load: Load) -> int:
+    """Return for how many results an element is read, those of windows not counted."""
+    used = {name for index in load.indices for name in free_vars(index)}
+    return prod(axis.extent for axis in op.axes if axis.name not in used)
 
 
 def shifted_factors(op: ComputeOp) -> Redefinition | None:

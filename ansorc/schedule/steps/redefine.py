@@ -40,7 +40,8 @@ class Redefine(Step):
     A sum of "digits" has a term for each remainder of a reduce axis.
 
     Products of bytes by "int16" read factors that are widened to int16 before. Products of int8 by
-    "shifted" read one of them in uint8, shifted by 128; the sums are corrected.
+    "shifted" read one of them in uint8, shifted by 128; the sums are corrected. Products of floats
+    of 16 bits by "widened" read factors that are widened to float32 before.
 
     A scan in "blocks" has steps that are associative: sums, products, extremes, and those that are
     linear in the state.
@@ -107,6 +108,11 @@ def _needs(definition: str) -> str:
         )
     if definition == "int16":
         return "no sum in int32 of products of bytes, one of which at least is no constant"
+    if definition == "widened":
+        return (
+            "no sum in float32 of products of float16 or bfloat16, one of which at least is no "
+            "constant and is read for several results"
+        )
     if definition == "shifted":
         return "no sum in int32 of products of int8, one of which alone depends on the last axis"
     return (

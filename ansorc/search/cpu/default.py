@@ -49,6 +49,7 @@ from ansorc.search.sketch.tiling_variants import (
     FuseRowReductions,
     LaneReductionTiling,
 )
+from ansorc.search.sketch.widened import WidenFactors
 from ansorc.search.sketch.windows import is_pipeline
 from ansorc.search.space.genes import (
     Genes,
@@ -75,6 +76,7 @@ RULES: tuple[SketchRule, ...] = (
     KeepRanges(),
     SimplifyConstIndices(),
     TuplesInLanes(),
+    WidenFactors(),
     AddCacheWrite(),
     MultiLevelTilingWithFusion(levels=(2,)),
     MultiLevelTiling(),
@@ -106,6 +108,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
     KeepRanges(),
     SimplifyConstIndices(),
+    WidenFactors(),
     Redefined(),
     ScanInBlocks(),
     TermsOfDigits(),

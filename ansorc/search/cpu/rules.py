@@ -35,6 +35,7 @@ from ansorc.search.sketch.tiling_variants import (
     LaneReductionTiling,
 )
 from ansorc.search.sketch.user_rules import user_rule_of
+from ansorc.search.sketch.widened import WidenFactors
 
 
 def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
@@ -45,6 +46,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         PrivateCopies(),
         SimplifyConstIndices(),
         TensorizeDotProduct(),
+        WidenFactors(),
         Redefined(),
         ScanInBlocks(),
         TermsOfDigits(),
@@ -79,7 +81,9 @@ def rules_of(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
     rules = make(tiling_of(options))
     if not options.redefine:
         rules = tuple(
-            r for r in rules if not isinstance(r, Redefined | ScanInBlocks | TermsOfDigits)
+            r
+            for r in rules
+            if not isinstance(r, Redefined | ScanInBlocks | TermsOfDigits | WidenFactors)
         )
     if not options.rewrite_layout:
         rules = tuple(

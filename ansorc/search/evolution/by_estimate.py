@@ -24,6 +24,9 @@ from ansorc.search.space import Genes, are_legal, search_space, steps
 from ansorc.search.space.protocol import Budget, Pool, SketchPart, Structure, UntunedSearch
 from ansorc.target import Target
 
+BEST_ALIKE, OTHERS_ALIKE = 128, 128
+"""Programs that a part takes from the one that it is like: of the best, and of all others."""
+
 Scored: TypeAlias = dict[bytes, tuple[Genes, float]]
 """The genes and the cost that programs of a part have, by the genes before the estimate."""
 
@@ -76,11 +79,20 @@ class EstimateSearch:
             genes = all_programs(part.sketch, part.rows, DEFAULTS)
             if genes is not None:
                 self.complete.add(part)
+            elif part.like is not None:
+                genes = self._programs_of(part.like, part)
             if genes is None or not len(genes):
                 genes = self.untuned.start(part, np.random.default_rng(0))
             genes = np.unique(_with_fixed(part, genes), axis=0)
             self.drawn[part] = self._score(part, genes)
         return self.drawn[part]
+
+    def _programs_of(self, other: SketchPart, part: SketchPart) -> Genes:
+        """Return some of the random programs of another part, those that are legal in `part`."""
+        pool = self.draw(other)
+        order = np.argsort(pool.costs, kind="stable")
+        order[BEST_ALIKE:] = np.random.default_rng(0).permutation(order[BEST_ALIKE:])
+        return _legal_in(part, pool.genes[order[: BEST_ALIKE + OTHERS_ALIKE]])
 
     def refine(self, part: SketchPart) -> Pool:
         """Return the programs of a part after rounds of changes of the best ones.
@@ -89,7 +101,7 @@ class EstimateSearch:
         there are none.
         """
         if part not in self.refined:
-            pool, rng = self.draw(part), np.random.default_rng(0)
+            pool, rng = self._start(part), np.random.default_rng(0)
             scored: Scored = {}
             budget, bests = self.untuned.budget, [pool.best]
             is_complete = part in self.complete or not part.sketch.variables
@@ -101,6 +113,20 @@ class EstimateSearch:
                     break
             self.refined[part] = pool
         return self.refined[part]
+
+    def _start(self, part: SketchPart) -> Pool:
+        """Return the random programs of a part, and the best ones of those like it."""
+        pool = self.draw(part)
+        for other, refined in self.refined.items():
+            if {other, other.like} & {part, part.like} - {None}:
+                best = cheapest(refined, self.untuned.budget.survivors).genes
+                known = self._score(part, _legal_in(part, best))
+                pool = Pool(
+                    part,
+                    np.concatenate([pool.genes, known.genes]),
+                    np.concatenate([pool.costs, known.costs]),
+                )
+        return pool
 
     def _next(self, pool: Pool, rng: np.random.Generator, scored: Scored) -> Pool:
         """Return the best programs of a pool, and changed ones, scored once in all rounds."""
@@ -151,6 +177,12 @@ def _with_fixed(part: SketchPart, genes: Genes) -> Genes:
     genes = genes.copy()
     for column, gene in part.fixed.items():
         genes[:, column] = gene
+    return genes[are_legal(part.sketch, genes)]
+
+
+def _legal_in(part: SketchPart, genes: Genes) -> Genes:
+    """Return the programs of a part that is like `part` which are legal in that one."""
+    genes = _with_fixed(part, genes)
     return genes[are_legal(part.sketch, genes)]
 
 

@@ -43,6 +43,16 @@ class EstimateFeatures:
     """Cycles that the float operations need at the machine's peak, as a share of the total."""
 
 
+@dataclass(frozen=True, eq=False)
+class Conversions:
+    """What a sum of products of 16-bit floats does where it loads its factors."""
+
+    factors: int
+    """The factors that it widens."""
+    instructions: FloatArray
+    """Instructions for those loads of one step."""
+
+
 def estimate_features(
     state: State,
     stage: Stage,
@@ -50,6 +60,7 @@ def estimate_features(
     loops: LoopFeatures,
     registers: RegisterFeatures,
     caches: CacheFeatures,
+    conversions: Conversions,
     target: Target,
 ) -> EstimateFeatures:
     """Return the estimates of a statement that does `counts` in each iteration."""
@@ -59,7 +70,7 @@ def estimate_features(
     steps = (
         _dot_products(state, stage, target)
         if is_tensorized
-        else _arithmetic(stage, counts, registers, target)
+        else _arithmetic(stage, counts, registers, conversions, target)
     )
     arithmetic = steps / cores
     l1 = _bytes_moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
@@ -87,15 +98,17 @@ def _has_loads(stage: Stage, target: Target) -> bool:
 
 
 def _arithmetic(
-    stage: Stage, counts: OperationCounts, registers: RegisterFeatures, target: Target
-) -> FloatArray:
+    stage: Stage, counts: OperationCounts, registers: RegisterFeatures, conversions: Conversions,
+    target: Target,
+) -> FloatArray:  # fmt: skip
     """Cycles of one core for all steps of the statement of `stage`."""
     has_loads, is_scan = _has_loads(stage, target), stage.op.scan is not None
     costs = target.costs
     ports = target.vector_ports
     vectors = registers.vectors
     in_registers = registers.is_promoted > 0
-    busy = counts.vector_instructions(costs) * vectors
+    busy = (counts.vector_instructions(costs) - conversions.factors) * vectors
+    busy = busy + conversions.instructions
     stores = np.where(in_registers & (not is_scan), 0, vectors * (1 + 7 * registers.scattered))
     control = costs.step_instructions * (busy + vectors + registers.loads) / registers.step_code
     latency = _latency(registers, busy + registers.loads + control, costs)

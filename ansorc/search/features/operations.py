@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ansorc.ir.arith.affine import affine
+from ansorc.ir.dtype import BFLOAT16, FLOAT16
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -116,6 +117,28 @@ def operation_counts(op: ComputeOp) -> OperationCounts:
             kinds = {Combiner.SUM: "added", Combiner.PROD: "multiplied"}
             counts[kinds.get(op.combiner, "compared")] += 1
     return OperationCounts(**counts)
+
+
+@memoize
+def widened_factors(op: ComputeOp) -> tuple[str, ...]:
+    """Return the tensors of 16 bits whose elements a sum of products widens where it loads them.
+
+    A tile converts each vector that it loads once, not once for each product.
+    """
+    body = op.body
+    if (
+        op.combiner is not Combiner.SUM
+        or not isinstance(body, Binary)
+        or body.op is not BinaryOp.MUL
+    ):
+        return ()
+    return tuple(
+        factor.operand.buffer.name
+        for factor in (body.left, body.right)
+        if isinstance(factor, Cast)
+        and isinstance(factor.operand, Load)
+        and factor.operand.buffer.dtype in (FLOAT16, BFLOAT16)
+    )
 
 
 def operation_features(counts: OperationCounts, iterations: FloatArray) -> OperationFeatures:

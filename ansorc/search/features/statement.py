@@ -14,11 +14,15 @@ import numpy as np
 from ansorc.schedule.stage import At, Stage
 from ansorc.search.features.access import Access, Places, accesses_of, in_panels, places_of
 from ansorc.search.features.columns import FloatArray
-from ansorc.search.features.estimate import EstimateFeatures, estimate_features
+from ansorc.search.features.estimate import Conversions, EstimateFeatures, estimate_features
 from ansorc.search.features.loop_nest import LoopNest, LoopNests
 from ansorc.search.features.loops import LoopFeatures, loop_features
 from ansorc.search.features.memory import CacheFeatures, Level, cache_features, levels_of
-from ansorc.search.features.operations import OperationCounts, operation_counts
+from ansorc.search.features.operations import (
+    OperationCounts,
+    operation_counts,
+    widened_factors,
+)
 from ansorc.search.features.registers import (
     RegisterFeatures,
     Tile,
@@ -110,5 +114,18 @@ class StageAnalysis:
         """About how long it takes."""
         return estimate_features(
             self.nests.state, self.nest.stage, self.counts, self.loops, self.registers,
-            self.caches, self.target,
+            self.caches, self._conversions(), self.target,
         )  # fmt: skip
+
+    def _conversions(self) -> Conversions:
+        """Return what it does to widen the factors that it loads."""
+        names, costs = widened_factors(self.nest.stage.op), self.target.costs
+        total = np.zeros(self.nests.rows, dtype=np.float32)
+        for access, loads in zip(self.accesses, self.tile.loads, strict=True):
+            if access.buffer.name in names and access.is_read:
+                vector = self.vectors.loop
+                is_alone = vector is not None and not access.moving[vector]
+                alone = costs.widen_element if is_alone else 1.0
+                bits = costs.widen_bfloat if access.buffer.dtype.is_bfloat else costs.widen_float16
+                total = total + loads * bits * alone
+        return Conversions(len(names), total)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule.names import Steps
+from ansorc.schedule.steps import Pragma
 from ansorc.search.cost_model import Float64Array
 from ansorc.search.evolution.by_estimate import best_programs, cheapest
 from ansorc.search.evolution.variation import mutate
@@ -23,12 +24,12 @@ from ansorc.search.space.genes import Genes
 from ansorc.search.space.protocol import Budget, Pool, SketchPart, Structure, UntunedSearch
 from ansorc.target import Target
 
-ROWS, ALL_ROWS, FEW_ROWS = 1024, 12288, 512
+ROWS, ALL_ROWS, FEW_ROWS = 1536, 12288, 512
 """Random programs of each kernel, of a kernel in all sketches at most, and of each kernel where
 few of many sketches are tried."""
-ROUNDS, DRAWINGS = 10, 6
+ROUNDS, DRAWINGS = 12, 6
 """How often the best programs are changed, and how often random ones are drawn, at most."""
-BUDGET = Budget(survivors=32, children=1024, refined=2, within=1.5, patience=3, enough=0.995)
+BUDGET = Budget(survivors=32, children=512, refined=2, within=1.5, patience=3, enough=0.995)
 MANY_SKETCHES = 20
 """Sketches that are not all tried if there are more."""
 FEW_REDUCTIONS, MOST_OF_MANY = 5, 8
@@ -77,8 +78,11 @@ class UntunedOnGpu:
         """Return a complete sketch as its kernels."""
         parts: list[SketchPart] = []
         for kernel in kernel_sketches(sketch):
-            key = kernel.steps, kernel.variables, kernel.choices, kernel.stages
-            parts.append(self.parts.setdefault(key, SketchPart(kernel, rows, ROUNDS)))
+            genes = kernel.variables, kernel.choices, kernel.stages
+            if (kernel.steps, *genes) not in self.parts:
+                first = self.parts.get((_without_copies_ahead(kernel), *genes))
+                self.parts[kernel.steps, *genes] = SketchPart(kernel, rows, ROUNDS, like=first)
+            parts.append(self.parts[kernel.steps, *genes])
         return Structure(sketch, tuple(parts))
 
     def start(self, part: SketchPart, rng: np.random.Generator) -> Genes:
@@ -102,3 +106,12 @@ class UntunedOnGpu:
     def finish(self, steps: Steps, search: Callable[[UntunedSearch], Steps]) -> Steps:
         """Return the program as it is."""
         return steps
+
+
+def _without_copies_ahead(kernel: Sketch) -> Steps:
+    """Return the steps of a kernel without those that say how many steps are copied ahead."""
+    return tuple(
+        step
+        for step in kernel.steps
+        if not (isinstance(step, Pragma) and step.name == "async_stages")
+    )

@@ -1,6 +1,7 @@
 """Measuring that can be trusted: candidates are built and run in processes that may die.
 
-In: a task and candidates (schedule steps, or IR text). Out: timings, or typed failures.
+In: a task and candidates (schedule steps, or IR text). Out: an `Outcome` of each, which is its
+times or a typed failure.
 
 Who starts whom: a `Measurer` of one task uses `Workers`, which may serve many. These keep a
 `WorkerPool` of each role and one `ZygoteProcess`, which runs `zygote.py`. It forks the pools'
@@ -15,7 +16,7 @@ from ansorc.search.measure.result import (
     Failure,
     FailureKind,
     Measurement,
-    MeasureResult,
+    Outcome,
     RunCost,
     Stopwatch,
 )
@@ -27,10 +28,10 @@ __all__ = [
     "Failure",
     "FailureKind",
     "MeasureOptions",
-    "MeasureResult",
     "MeasuredCall",
     "Measurement",
     "Measurer",
+    "Outcome",
     "ProgramText",
     "RunCost",
     "RunOptions",

@@ -32,7 +32,6 @@ from ansorc.search.measure.result import (
     Failure,
     FailureKind,
     Measurement,
-    MeasureResult,
     Outcome,
     RunCost,
     Stopwatch,
@@ -144,8 +143,8 @@ class Measurer:
 
     def measure(
         self, candidates: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
-    ) -> Iterator[MeasureResult]:
-        """Measure `candidates`; yield their results in this order, each as soon as it is known.
+    ) -> Iterator[Outcome]:
+        """Measure `candidates`; yield their outcomes in this order, each as soon as it is known.
 
         `meanwhile` is done in another thread while the last of them are built, and before any of
         these is run: nothing else happens while a program is timed. Raises MeasureError with the
@@ -156,37 +155,34 @@ class Measurer:
             batch = candidates[begin : begin + begins.step]
             built = self._build(batch, meanwhile if begin == begins[-1] else nothing)
             for candidate, reply in zip(batch, built, strict=True):
-                result = self.measure_built(candidate, reply)
-                yield result
-                self._count(result)
+                outcome = self.measure_built(candidate, reply)
+                yield outcome
+                self._count(outcome)
 
-    def rank(self, candidates: Sequence[ProgramText]) -> list[MeasureResult]:
-        """Time a few good programs against each other, in turns, fastest first; failures last.
+    def rank(self, candidates: Sequence[ProgramText]) -> list[Outcome | None]:
+        """Time a few good programs against each other, in turns; return outcomes in this order.
 
         Two programs that were measured minutes apart cannot be told from each other by a few
         percent: the machine's clock has changed. Every program is checked again. The repeats of
         all programs belong together by their place in `Measurement.seconds`. If one of them harms
-        the worker, there is no result for those that did not.
+        the worker, there is no outcome, None, for those that did not.
         """
         missing = [candidate for candidate in candidates if candidate not in self._kept]
         replies = dict(zip(missing, self._build(missing), strict=True)) if missing else {}
-        results: list[MeasureResult] = []
-        built: list[tuple[ProgramText, Message]] = []
-        for candidate in candidates:
+        outcomes: list[Outcome | None] = [None] * len(candidates)
+        built: dict[int, Message] = {}
+        for number, candidate in enumerate(candidates):
             reply = self._kept.get(candidate) or replies[candidate]
             failure = reply if isinstance(reply, Failure) else failure_of(reply)
             if failure is not None:
-                results.append(MeasureResult(candidate, failure))
+                outcomes[number] = failure
             elif isinstance(reply, Message):
                 self._kept[candidate] = reply
-                built.append((candidate, reply))
-        outcomes = self._contest([message for _, message in built])
-        for (candidate, message), outcome in zip(built, outcomes, strict=True):
+                built[number] = reply
+        for number, outcome in zip(built, self._contest([*built.values()]), strict=True):
             if outcome is not None:
-                results.append(
-                    MeasureResult(candidate, outcome[0], build_cost_of(message), outcome[1])
-                )
-        return sorted(results, key=_rank_key)
+                outcomes[number] = replace(outcome, build=build_cost_of(built[number]))
+        return outcomes
 
     def time_threads(self, program: ProgramText, counts: Sequence[int]) -> list[float]:
         """Return the seconds of a call of `program` with each of `counts` threads, in this order.
@@ -202,11 +198,11 @@ class Measurer:
             with self._watch.phase("contest"):
                 job = run_request(self._open_data, [compiled], run, self._run_limit_s())
                 outcomes = self._outcomes(job)
-            if not isinstance(outcomes, Failure) and isinstance(outcomes[0][0], Measurement):
-                seconds.append(outcomes[0][0].median_s)
+            if not isinstance(outcomes, Failure) and isinstance(outcomes[0], Measurement):
+                seconds.append(outcomes[0].median_s)
         return seconds if len(seconds) == len(counts) else []
 
-    def _contest(self, built: Sequence[Message]) -> Sequence[tuple[Outcome, RunCost] | None]:
+    def _contest(self, built: Sequence[Message]) -> Sequence[Outcome | None]:
         """Time all in turns; if one of them harms the worker, each alone, to see which."""
         if not built:
             return ()
@@ -220,7 +216,7 @@ class Measurer:
         if not isinstance(outcomes, Failure):
             return outcomes
         alone = [self._run(message) for message in built]
-        return [outcome if isinstance(outcome[0], Failure) else None for outcome in alone]
+        return [outcome if isinstance(outcome, Failure) else None for outcome in alone]
 
     def _build(
         self, batch: Sequence[ProgramText], meanwhile: Callable[[], None] = nothing
@@ -241,22 +237,22 @@ class Measurer:
             self._workers.settle()
         return [replies[index] for index in range(len(batch))]
 
-    def measure_built(self, candidate: ProgramText, built: Reply) -> MeasureResult:
+    def measure_built(self, candidate: ProgramText, built: Reply) -> Outcome:
         """Run what a build worker answered, unless equal code has a time already."""
         failure = built if isinstance(built, Failure) else failure_of(built)
         if failure is not None:
-            return MeasureResult(candidate, failure)
+            return failure
         assert isinstance(built, Message)
         cost = build_cost_of(built)
         signature = repr(built.fields["signature"]).encode()  # equal code may read other orders
         code = hashlib.sha256(signature + built.blob).hexdigest()
         if (known := self._known.get(code)) is not None:
-            return MeasureResult(candidate, known, cost, reused=True)
-        outcome, run_cost = self._run(built)
+            return replace(known, build=cost, run=RunCost())
+        outcome = self._run(built)
         if isinstance(outcome, Measurement):  # a failure may have been a fault of the machine
             self._known[code] = outcome
             self._keep(candidate, built, outcome.median_s)
-        return MeasureResult(candidate, outcome, cost, run_cost)
+        return replace(outcome, build=cost)
 
     def _keep(self, candidate: ProgramText, built: Message, median_s: float) -> None:
         """Remember the best time, and the machine code of the fastest few for `rank`."""
@@ -267,7 +263,7 @@ class Measurer:
             self._kept.pop(slow, None)
         del self._fastest[_KEPT:]
 
-    def _run(self, built: Message) -> tuple[Outcome, RunCost]:
+    def _run(self, built: Message) -> Outcome:
         """Check and time one program, alone."""
         limit_s, best_s = self._run_limit_s(), self.best_s
         data, options = self._open_data, self.options.run
@@ -275,9 +271,9 @@ class Measurer:
         job = run_request(data, [CompiledKernel.of(built)], options, limit_s, best_s, fastest)
         with self._watch.phase("run"):
             outcomes = self._outcomes(job)
-        return (outcomes, RunCost()) if isinstance(outcomes, Failure) else outcomes[0]
+        return outcomes if isinstance(outcomes, Failure) else outcomes[0]
 
-    def _outcomes(self, request: Request) -> list[tuple[Outcome, RunCost]] | Failure:
+    def _outcomes(self, request: Request) -> list[Outcome] | Failure:
         """Return the run worker's answer: an outcome for each program, or why there is none."""
         ((_, reply),) = self._workers.runner.run([request])
         if isinstance(reply, Failure):
@@ -290,25 +286,20 @@ class Measurer:
         flops, array_bytes = self.task.dag.flops, self._open_data.array_bytes
         return run_limit_s(self.options.run, self.best_s, flops, array_bytes)
 
-    def _count(self, result: MeasureResult) -> None:
+    def _count(self, outcome: Outcome) -> None:
         """Stop the run when nothing but one and the same failure comes.
 
         Programs that are killed because they are slower than one that is known are no fault.
         """
-        failure = result.failure
-        is_slow = failure is not None and failure.kind is FailureKind.RUN_TIMEOUT and self.best_s
-        if failure is None or is_slow:
+        is_failure = isinstance(outcome, Failure)
+        if not is_failure or (outcome.kind is FailureKind.RUN_TIMEOUT and self.best_s):
             self._last_failure, self._equal_failures = None, 0
             return
-        words = failure.kind, failure.message
+        words = outcome.kind, outcome.message
         self._equal_failures = self._equal_failures + 1 if words == self._last_failure else 1
         self._last_failure = words
         if self._equal_failures >= self.options.identical_failures:
             raise MeasureError(
                 f"{self._equal_failures} candidates in a row failed alike "
-                f"({failure.kind.value}):\n{failure.detail}"
+                f"({outcome.kind.value}):\n{outcome.detail}"
             )
-
-
-def _rank_key(result: MeasureResult) -> float:
-    return result.measurement.median_s if result.measurement else math.inf

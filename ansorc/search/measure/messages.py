@@ -10,7 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -239,26 +239,37 @@ def failure_of(message: Message) -> Failure | None:
     return _failure(cast("dict[str, Any]", message.fields))
 
 
-def outcomes_message(
-    outcomes: Sequence[Outcome], costs: Sequence[RunCost], probe_time: ProbeTime | None = None
-) -> Message:
-    """Return the answer that programs were run, each with its outcome and its cost.
+def outcomes_message(outcomes: Sequence[Outcome], probe_time: ProbeTime | None = None) -> Message:
+    """Return the answer that programs were run, each with its outcome.
 
     `probe_time` is the shortest one that the worker knows, if it has probed.
     """
-    rows = [
-        _failure_fields(outcome) if isinstance(outcome, Failure) else asdict(outcome)
-        for outcome in outcomes
-    ]
-    paid = [astuple(cost) for cost in costs]
-    return Message({"outcomes": rows, "costs": paid, "probe_time": probe_time})
+    rows = [outcome_fields(outcome) for outcome in outcomes]
+    return Message({"outcomes": rows, "probe_time": probe_time})
 
 
-def outcomes_of(message: Message) -> list[tuple[Outcome, RunCost]]:
-    """Return the outcomes that `message` reports, and what each has cost."""
-    rows = cast("list[dict[str, Any]]", message.fields["outcomes"])
-    costs = cast("list[list[float]]", message.fields["costs"])
-    return [(_outcome(row), RunCost(*cost)) for row, cost in zip(rows, costs, strict=True)]
+def outcomes_of(message: Message) -> list[Outcome]:
+    """Return the outcomes that `message` reports."""
+    return [outcome_of(row) for row in cast("list[dict[str, Any]]", message.fields["outcomes"])]
+
+
+def outcome_fields(outcome: Outcome) -> dict[str, object]:
+    """Return an outcome, with what it cost, as fields of a message."""
+    costs = {"build": astuple(outcome.build), "run": astuple(outcome.run)}
+    if isinstance(outcome, Failure):
+        return {**_failure_fields(outcome), **costs}
+    return {**asdict(outcome), **costs}
+
+
+def outcome_of(fields: dict[str, Any]) -> Outcome:
+    """Return the outcome that `outcome_fields` wrote."""
+    build, run = BuildCost(*fields["build"]), RunCost(*fields["run"])
+    if "failure" in fields:
+        return replace(_failure(fields), build=build, run=run)
+    return Measurement(
+        tuple(fields["seconds"]), fields["checked"], fields["stopped_early"], fields["max_error"],
+        fields["note"], build=build, run=run,
+    )  # fmt: skip
 
 
 def probe_time_of(message: Message) -> ProbeTime | None:
@@ -271,15 +282,6 @@ def build_cost_of(message: Message) -> BuildCost:
     """Return what the build that `message` reports has cost."""
     names = "lower_s", "passes_s", "emit_s", "llvm_s"
     return BuildCost(*(message.number(name) for name in names))
-
-
-def _outcome(row: dict[str, Any]) -> Outcome:
-    if "failure" in row:
-        return _failure(row)
-    return Measurement(
-        tuple(row["seconds"]), row["checked"], row["stopped_early"], row["max_error"],
-        row.get("note", ""),
-    )  # fmt: skip
 
 
 def _failure(fields: dict[str, Any]) -> Failure:

@@ -15,6 +15,9 @@ from ansorc.schedule import Names, Step, steps_from_json, steps_to_json
 class ProgramText:
     """The text of a program: schedule steps as JSON, or a whole loop program as IR text.
 
+    This is the one value of a program that is not measured yet, wherever it comes from: the search,
+    the untuned default, related tasks, or records. Processes and machines take it as it is.
+
     `steps` is what `schedule.steps_to_json` returns, as text, of steps under canonical names
     (`schedule.Names`), so that it serves all definitions of one computation. If `function` is given
     it is parsed (`ansorc.ir.parser`) and built instead of the steps; its parameters must be the

@@ -1,4 +1,4 @@
-"""Results of measuring: timings, typed failures, and their cost."""
+"""Outcomes of measuring a program: its times or a typed failure, and what they cost."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from dataclasses import astuple, dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Self, TypeAlias
-
-from ansorc.search.measure.program_text import ProgramText
 
 
 class Stopwatch:
@@ -121,8 +119,17 @@ class FailureKind(Enum):
     """A fault of the measuring itself; such a candidate may be measured again."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """What an outcome cost; outcomes that say the same are equal whatever they cost."""
+
+    build: BuildCost = field(default_factory=BuildCost, compare=False, repr=False)
+    run: RunCost = field(default_factory=RunCost, compare=False, repr=False)
+    """All zero where equal code was timed before: that outcome is repeated."""
+
+
 @dataclass(frozen=True)
-class Failure:
+class Failure(_Costs):
     """Why a candidate could not be timed, in at most 500 characters."""
 
     kind: FailureKind
@@ -140,7 +147,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(_Costs):
     """How long a candidate ran: one entry for each repeat, in seconds for one call."""
 
     seconds: tuple[float, ...]
@@ -168,25 +175,4 @@ class Measurement:
 
 
 Outcome: TypeAlias = Measurement | Failure
-
-
-@dataclass(frozen=True)
-class MeasureResult:
-    """The result of one candidate."""
-
-    program: ProgramText
-    outcome: Outcome
-    build: BuildCost = field(default_factory=BuildCost)
-    run: RunCost = field(default_factory=RunCost)
-    reused: bool = False
-    """Its machine code equals one measured earlier in this session; that outcome is repeated."""
-
-    @property
-    def measurement(self) -> Measurement | None:
-        """The timing, or None after a failure."""
-        return self.outcome if isinstance(self.outcome, Measurement) else None
-
-    @property
-    def failure(self) -> Failure | None:
-        """The failure, or None after a timing."""
-        return self.outcome if isinstance(self.outcome, Failure) else None
+"""What comes of one program. It does not hold the program: whoever asked knows which it was."""

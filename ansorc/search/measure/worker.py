@@ -64,6 +64,7 @@ from ansorc.search.measure.result import (
     Failure,
     FailureKind,
     Measurement,
+    Outcome,
     ProbeTime,
     RunCost,
     Stopwatch,
@@ -269,12 +270,12 @@ class Runner:
             outcomes = [
                 next(times) if isinstance(outcome, _Checked) else outcome for outcome in checks
             ]
-        costs = [
-            _cost(watch, each_s if isinstance(outcome, Measurement) else 0.0)
+        with_costs: list[Outcome] = [
+            replace(outcome, run=_cost(watch, each_s if isinstance(outcome, Measurement) else 0.0))
             for outcome, watch in zip(outcomes, watches, strict=True)
         ]
         budget = self._budgets.get((bench.target.real.backend, options.threads))
-        return outcomes_message(outcomes, costs, budget and budget.probe.shortest())
+        return outcomes_message(with_costs, budget and budget.probe.shortest())
 
     def _times(
         self, checked: Sequence[_Checked], target: Target, options: RunOptions, message: Message

@@ -202,5 +202,5 @@ def _failure(reply: Reply) -> Failure | None:
         return reply
     if (failure := failure_of(reply)) is not None or "outcomes" not in reply.fields:
         return failure
-    ((outcome, _),) = outcomes_of(reply)
+    (outcome,) = outcomes_of(reply)
     return outcome if isinstance(outcome, Failure) else None

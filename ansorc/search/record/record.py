@@ -15,7 +15,7 @@ from ansorc.errors import RecordError
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.measure.options import CachePolicy
 from ansorc.search.measure.program_text import ProgramText
-from ansorc.search.measure.result import FailureKind, MeasureResult
+from ansorc.search.measure.result import Failure, FailureKind, Outcome
 from ansorc.target import Target, cpu_model, detect
 
 
@@ -88,7 +88,11 @@ CANONICAL = "canonical"
 
 @dataclass(frozen=True)
 class Record:
-    """The outcome of measuring one program of one task in one environment."""
+    """One program of one task after measuring it in one environment: the text with its outcome.
+
+    This is the one value of a program that was measured. Of a `Measurement` it keeps what a time
+    is compared by, and of the costs their sums, as a record file does.
+    """
 
     task_key: str
     program_key: str
@@ -120,19 +124,19 @@ class Record:
     """Trials of the task that had been recorded when this program was chosen."""
 
     @staticmethod
-    def of_result(
+    def of(
         task_key: str,
-        result: MeasureResult,
+        program: ProgramText,
+        outcome: Outcome,
         environment: Environment,
         seed: int = 0,
         known: int = 0,
         data: str = "",
     ) -> Record:
-        """Return the record of `result`, stamped with the time and this ansorc's version.
+        """Return the record of a program, stamped with the time and this ansorc's version.
 
         `data` says which data it was measured with (`drawn_data.describe_data`).
         """
-        program = result.program
         base = Record(
             task_key,
             program.key,
@@ -140,24 +144,22 @@ class Record:
             program.function,
             environment,
             None,
-            build_s=result.build.total_s,
+            build_s=outcome.build.total_s,
             created=time.time(),
             seed=seed,
             version=current_version(),
-            run_s=result.run.total_s,
+            run_s=outcome.run.total_s,
             known=known,
         )
-        if (failure := result.failure) is not None:
-            return replace(base, failure=failure.kind, message=failure.message)
-        measurement = result.measurement
-        assert measurement is not None
+        if isinstance(outcome, Failure):
+            return replace(base, failure=outcome.kind, message=outcome.message)
         return replace(
             base,
-            median_s=measurement.median_s,
-            spread_s=measurement.spread_s,
-            repeats=len(measurement.seconds),
-            message=f"{measurement.note}{DATA}{data}".lstrip() if data else measurement.note,
-            checked=measurement.checked,
+            median_s=outcome.median_s,
+            spread_s=outcome.spread_s,
+            repeats=len(outcome.seconds),
+            message=f"{outcome.note}{DATA}{data}".lstrip() if data else outcome.note,
+            checked=outcome.checked,
         )
 
     @property

@@ -71,9 +71,12 @@ def is_redefined(sketch: Sketch) -> bool:
 
 
 def definitions_of(sketch: Sketch) -> tuple[tuple[str, str], ...]:
-    """Return the stages that `sketch` computes by other definitions, and these."""
+    """Return the stages that `sketch` computes by other definitions, and these.
+
+    Widened factors are copies of them: the arithmetic is that of the definition.
+    """
     redefined = (step for step in sketch.steps if isinstance(step, Redefine))
-    return tuple((step.stage, step.definition) for step in redefined)
+    return tuple((s.stage, s.definition) for s in redefined if s.definition != "widened")
 
 
 def _products(op: ComputeOp, name: str, target: Target) -> int | None:

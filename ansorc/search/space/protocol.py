@@ -40,6 +40,9 @@ class SketchPart:
     """How often the best of them are changed, at most."""
     fixed: Mapping[int, int] = field(default_factory=dict[int, int])
     """Genes that all of them have, by column."""
+    like: SketchPart | None = None
+    """A part with the same genes, where the first programs of this one come from, if any is legal
+    here. Parts that are like each other are like the same one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ class Population:
 Analysis: TypeAlias = Callable[[Population], Sequence[Array]]
 
 
-MANY_ROWS = 256
+MANY_ROWS = 128
 """Programs for which recording an analysis pays; it is recorded when it was asked for so many."""
 
 

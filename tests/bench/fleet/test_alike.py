@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from click.testing import CliRunner
 
 pytest.importorskip("distributed", reason="a fleet needs the package distributed")
 
-from ansorc.search.machines import TaskMeasurer
-from ansorc.search.measure import MeasureOptions, MeasureResult, ProgramText, Stopwatch
+from ansorc.search.machines import MeasurerProgram
+from ansorc.search.measure import Measurement, MeasureOptions, Stopwatch
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Record, Records
 from ansorc.search.tune import tune_task
@@ -44,12 +43,6 @@ def landscape(records: list[Record]) -> Landscape:
     return Landscape(product(), records[:40])
 
 
-@dataclass(frozen=True)
-class Planned:
-    program: ProgramText
-    measurer: TaskMeasurer
-
-
 def test_a_landscape_says_what_was_recorded_and_the_same_of_others_each_time(
     records: list[Record], landscape: Landscape
 ) -> None:
@@ -69,20 +62,21 @@ def test_so_many_programs_are_in_flight_on_simulated_devices(
     machines = SimulatedMachines(landscape, 7)
     measurer = machines.open(product(), MEASURING, 0.0, Stopwatch())
 
-    def programs() -> Iterator[Planned]:
+    def programs() -> Iterator[MeasurerProgram]:
         nonlocal asked, most
         for record in records:
             asked += 1
             most = max(most, asked - ended)
-            yield Planned(record.program, measurer)
+            yield measurer, record.program
 
-    found: list[tuple[Planned, MeasureResult]] = []
-    for one in machines.stream(programs()):
-        found.append(one)
+    ends: list[str] = []
+    for _, program, outcome in machines.stream(programs()):
+        assert isinstance(outcome, Measurement)
+        assert outcome.seconds == (landscape.seconds(program),)
+        ends.append(program.key)
         ended += 1
     assert most == 7
-    assert sorted(one.program.key for one, _ in found) == sorted(one.program_key for one in records)
-    assert all(result.program == one.program for one, result in found)
+    assert sorted(ends) == sorted(record.program_key for record in records)
 
 
 def test_one_in_flight_chooses_when_this_machine_does(
@@ -92,8 +86,8 @@ def test_one_in_flight_chooses_when_this_machine_does(
     measurer = machines.open(product(), MeasureOptions(batch=8), 0.0, Stopwatch())
     events: list[str] = []
     programs = [one.program for one in records[:20]]
-    for result in measurer.measure(programs, lambda: events.append("chosen")):
-        events.append(result.program.key)
+    for _ in measurer.measure(programs, lambda: events.append("chosen")):
+        events.append("measured")
     assert events.index("chosen") == 14, "three batches of 7, 7 and 6"
 
 

@@ -26,14 +26,22 @@ from ansorc.fleet.jobs import (
 )
 from ansorc.fleet.signing import KEY_BYTES, FleetKey
 from ansorc.ir.printer import to_text
-from ansorc.search.measure import FailureKind, MeasureOptions, MeasureResult, ProgramText, Stopwatch
+from ansorc.search.measure import (
+    Failure,
+    FailureKind,
+    Measurement,
+    MeasureOptions,
+    Outcome,
+    ProgramText,
+    Stopwatch,
+)
 from ansorc.search.measure.messages import Message
 from ansorc.search.model.training import training_set
 from ansorc.search.options import SearchOptions
 from ansorc.search.record import Records
 from ansorc.search.tune import tune_task
 from ansorc.search.tune_options import TuneOptions
-from ansorc.search.tune_result import Trial
+from ansorc.search.tune_result import RunProgress
 from tests.runtime.runner.runners import MACHINES, needs_aarch64, runner_of
 
 
@@ -73,7 +81,7 @@ def test_times_of_a_board_are_recorded_as_its_own(tmp_path: Path, board: ac.Boar
     assert packed, "some programs read their weights in another order"
 
 
-def measured(board: ac.Board, task: ac.Task, programs: list[ProgramText]) -> list[MeasureResult]:
+def measured(board: ac.Board, task: ac.Task, programs: list[ProgramText]) -> list[Outcome]:
     measurer = board.open(task, MeasureOptions(), 0.0, Stopwatch())
     return list(measurer.measure(programs))
 
@@ -87,15 +95,15 @@ def test_a_wrong_program_is_found_by_the_float64_reference(board: ac.Board) -> N
         ProgramText.of_function(to_text(one)) for one in (other, ac.lower(ac.schedule(dag)))
     ]
     bad, good = measured(board, ac.Task(dag, board.target), programs)
-    assert bad.failure is not None
-    assert bad.failure.kind is FailureKind.WRONG_RESULT
-    assert "the float64 reference says" in bad.failure.message
-    assert good.measurement is not None
-    assert good.measurement.checked
+    assert isinstance(bad, Failure)
+    assert bad.kind is FailureKind.WRONG_RESULT
+    assert "the float64 reference says" in bad.message
+    assert isinstance(good, Measurement)
+    assert good.checked
 
 
-def killed_at(board: ac.Board, trials: set[int]) -> Callable[[Trial], None]:
-    def disturb(trial: Trial) -> None:
+def killed_at(board: ac.Board, trials: set[int]) -> Callable[[RunProgress], None]:
+    def disturb(trial: RunProgress) -> None:
         if trial.done in trials:
             os.kill(board.pid, signal.SIGKILL)
 
@@ -138,9 +146,9 @@ def test_jobs_of_a_fleet_are_done_on_a_board(board: ac.Board) -> None:
         built = answer(job_message(order, "build", "1", [source]))
         job = with_object_code(job_message(order, "measure", "2", [source]), built)
         for message in (job, job_message(order, "rank", "3", [source, source])):
-            results = results_of(answer(message))
-            assert [one.measurement is not None for one in results] == [True] * len(results)
-            assert len(results) == len(programs_of(message))
+            outcomes = results_of(answer(message), len(programs_of(message)))
+            assert outcomes is not None
+            assert all(isinstance(outcome, Measurement) for outcome in outcomes)
     finally:
         device.close()
 

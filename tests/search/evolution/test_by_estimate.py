@@ -20,7 +20,7 @@ from ansorc.search.evolution.by_estimate import (
     best_programs,
     cheapest,
 )
-from ansorc.search.space import Genes, search_space
+from ansorc.search.space import Genes, are_legal, search_space
 from ansorc.search.space.protocol import (
     Budget,
     DefaultWishes,
@@ -173,3 +173,37 @@ def test_changed_programs_are_scored_once() -> None:
     search.refine(SketchPart(structure.parts[0].sketch, 32, 4))
     changed = np.concatenate(scored[1:])
     assert len(np.unique(changed, axis=0)) == len(changed) > 32
+
+
+def test_a_part_like_another_one_begins_with_its_programs() -> None:
+    """A product with copies ahead: shared memory holds several of them, so fewer are legal."""
+    a, b = ac.placeholder((256, 512), "a"), ac.placeholder((512, 256), "b")
+    untuned = noted(ComputeDAG([a, b, ac.ops.matmul(a, b)]), TARGETS[1])
+    search = EstimateSearch(untuned)
+    parts = [p for each in untuned.structures(search.cost_of) for p in each.parts]
+    alike = [part for part in parts if part.like is not None]
+    assert alike
+    for part in alike:
+        assert part.like in parts
+        first = {genes.tobytes() for genes in search.draw(part.like).genes}
+        drawn = search.draw(part)
+        assert {genes.tobytes() for genes in drawn.genes} <= first
+        assert len(drawn.genes) < len(first)
+        assert are_legal(part.sketch, drawn.genes).all()
+    part = alike[0]
+    assert part.like is not None
+    refined = search.refine(part.like)
+    best = cheapest(refined, 1).genes
+    assert are_legal(part.sketch, best).all()
+    assert search.refine(part).best <= float(untuned.estimate(part, best)[1][0])
+
+
+def test_programs_of_a_part_that_are_not_legal_in_one_like_it_are_left_out() -> None:
+    few = few_rows()
+    search = EstimateSearch(few)
+    (part,) = next(iter(few.structures(search.cost_of))).parts
+    gene = int(search.draw(part).genes[0, 0])
+    alike = SketchPart(part.sketch, part.rows, part.rounds, {0: gene}, part)
+    search.refine(part)
+    assert set(search.draw(alike).genes[:, 0].tolist()) == {gene}
+    assert set(search.refine(alike).genes[:, 0].tolist()) == {gene}

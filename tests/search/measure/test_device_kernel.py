@@ -15,7 +15,15 @@ import pytest
 
 from ansorc.errors import MeasureError
 from ansorc.lang import ComputeDAG, compute, placeholder
-from ansorc.search.measure import FailureKind, MeasureOptions, Measurer, ProgramText, RunOptions
+from ansorc.search.measure import (
+    Failure,
+    FailureKind,
+    Measurement,
+    MeasureOptions,
+    Measurer,
+    ProgramText,
+    RunOptions,
+)
 from ansorc.search.task import Task
 from ansorc.target import Target
 from tests.e2e.cuda.driver_backend import TARGET
@@ -59,7 +67,7 @@ def test_24_candidates_among_faults(tmp_path: Path) -> None:
     with measurer(tmp_path, faults=",".join(faults)) as workers:
         results = list(workers.measure([candidate(number) for number in range(24)]))
     assert len(results) == 24
-    failures = [result.failure for result in results if result.failure is not None]
+    failures = [result for result in results if isinstance(result, Failure)]
     assert Counter(failure.kind for failure in failures) == {
         FailureKind.CRASH: 3,
         FailureKind.OUT_OF_MEMORY: 1,
@@ -69,7 +77,7 @@ def test_24_candidates_among_faults(tmp_path: Path) -> None:
     words = " ".join(failure.message for failure in failures)
     for known in ("illegal memory access", "misaligned address", "unspecified launch failure"):
         assert known in words
-    good = [result.measurement for result in results if result.measurement is not None]
+    good = [result for result in results if isinstance(result, Measurement)]
     assert all(one.checked and 0 < one.median_s < 1e-2 for one in good)
 
 
@@ -80,15 +88,12 @@ def test_wrong_programs_are_found(tmp_path: Path) -> None:
     )
     nothing = ProgramText.of_function(head + "    B[0, 0] = A[0, 0] + 1.0\n")
     with measurer(tmp_path) as workers:
-        found = [
-            result.failure
-            for result in workers.measure([candidate(0, "A[i, j] + 2.0"), beside, nothing])
-        ]
+        found = list(workers.measure([candidate(0, "A[i, j] + 2.0"), beside, nothing]))
         ranked = workers.rank([candidate(2), candidate(3)])
-    assert [one.failure for one in ranked] == [None, None]
-    kinds = [failure and failure.kind for failure in found]
+    assert all(isinstance(outcome, Measurement) for outcome in ranked)
+    kinds = [outcome.kind for outcome in found if isinstance(outcome, Failure)]
     assert kinds == [FailureKind.WRONG_RESULT] * 3
-    assert found[1] is not None
+    assert isinstance(found[1], Failure)
     assert "outside its memory" in found[1].message
 
 
@@ -96,8 +101,8 @@ def test_cold_caches(tmp_path: Path) -> None:
     options = MeasureOptions(run=RunOptions(cache="cold", max_repeats=4), builders=1)
     with environment(counters=tmp_path / "counters"), Measurer(task(), options) as workers:
         (result,) = workers.measure([candidate(0)])
-    assert result.measurement is not None
-    assert len(result.measurement.seconds) == 4
+    assert isinstance(result, Measurement)
+    assert len(result.seconds) == 4
 
 
 def test_without_a_device_nothing_is_measured(tmp_path: Path) -> None:

@@ -18,11 +18,14 @@ from ansorc.codegen.call.call_times import GAP_S
 from ansorc.errors import MeasureError
 from ansorc.search.contest import contest
 from ansorc.search.measure import (
+    Failure,
     FailureKind,
+    Measurement,
     MeasureOptions,
     Measurer,
-    MeasureResult,
+    Outcome,
     ProgramText,
+    RunCost,
     RunOptions,
     Workers,
 )
@@ -51,8 +54,8 @@ def measurer(workers: Workers) -> Iterator[Measurer]:
 
 def test_a_right_program_is_timed_and_checked(measurer: Measurer) -> None:
     (result,) = measurer.measure([programs.right()])
-    found = result.measurement
-    assert found is not None, result.failure
+    found = result
+    assert isinstance(found, Measurement), found
     assert found.checked
     assert 1e-8 < found.median_s < 1e-3
     assert len(found.seconds) >= 3
@@ -63,8 +66,8 @@ def test_steps_are_replayed_lowered_and_timed(measurer: Measurer) -> None:
     split = ["Split", {"stage": "t1", "iterator": "a0", "lengths": [8]}]
     candidates = [ProgramText.of_json([]), ProgramText.of_json([split])]
     for result in measurer.measure(candidates):
-        assert result.measurement is not None, result.failure
-        assert result.measurement.checked
+        assert isinstance(result, Measurement), result
+        assert result.checked
 
 
 def test_a_worker_is_told_what_an_earlier_one_knew_of_the_quiet_machine() -> None:
@@ -72,18 +75,21 @@ def test_a_worker_is_told_what_an_earlier_one_knew_of_the_quiet_machine() -> Non
     options = replace(OPTIONS, run=run)
     with Workers(options) as workers:
         with Measurer(programs.task(), options, workers=workers) as first:
-            assert next(first.measure([programs.right()])).measurement is not None
+            assert isinstance(next(first.measure([programs.right()])), Measurement)
         when, seconds = workers.probe_times[run.threads]
         assert 0 < time.perf_counter() - when < 60
         workers.probe_times[run.threads] = shorter = when, seconds / 8
         with Measurer(programs.task(), options, workers=workers) as second:
-            assert next(second.measure([programs.right()])).measurement is not None
+            assert isinstance(next(second.measure([programs.right()])), Measurement)
         assert workers.probe_times[run.threads] == shorter, "it has seen no time as short as that"
 
 
-def test_results_come_in_order_of_submission(measurer: Measurer) -> None:
-    candidates = [programs.right(times) for times in (5, 1, 3, 2, 6, 4, 8)]
-    assert [result.program for result in measurer.measure(candidates)] == candidates
+def test_outcomes_come_in_order_of_submission(measurer: Measurer) -> None:
+    wrong = {2, 6}
+    repeats = (5, 1, 3, 2, 6, 4, 8)
+    entered = [programs.wrong() if times in wrong else programs.right(times) for times in repeats]
+    failed = [isinstance(outcome, Failure) for outcome in measurer.measure(entered)]
+    assert failed == [times in wrong for times in repeats]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +114,9 @@ def test_each_fault_is_one_failure_and_measuring_goes_on(
 ) -> None:
     before = measurer.best_s
     results = list(measurer.measure([programs.right(), candidate, programs.right(2)]))
-    assert [result.failure is None for result in results] == [True, False, True]
-    failure = results[1].failure
-    assert failure is not None
+    assert [isinstance(result, Measurement) for result in results] == [True, False, True]
+    failure = results[1]
+    assert isinstance(failure, Failure)
     assert failure.kind is kind, failure
     assert re.search(words, failure.message)
     assert len(failure.message) <= 500
@@ -121,8 +127,8 @@ def test_a_program_that_never_ends_is_a_timeout(measurer: Measurer) -> None:
     list(measurer.measure([programs.right()]))
     begin = time.monotonic()
     (result,) = measurer.measure([programs.endless()])
-    assert result.failure is not None
-    assert result.failure.kind is FailureKind.RUN_TIMEOUT
+    assert isinstance(result, Failure)
+    assert result.kind is FailureKind.RUN_TIMEOUT
     assert time.monotonic() - begin < 50.0, "not the most that a program may take"
 
 
@@ -130,34 +136,35 @@ def test_a_build_that_never_ends_is_a_timeout_or_out_of_memory() -> None:
     options = replace(OPTIONS, build_timeout_s=2.0, memory_bytes=1 << 30)
     with Measurer(programs.task(), options) as measurer:
         results = list(measurer.measure([programs.exploding(), programs.right()]))
-    assert results[0].failure is not None
+    assert isinstance(results[0], Failure)
     kinds = FailureKind.BUILD_TIMEOUT, FailureKind.OUT_OF_MEMORY, FailureKind.COMPILE
-    assert results[0].failure.kind in kinds
-    assert results[1].measurement is not None
+    assert results[0].kind in kinds
+    assert isinstance(results[1], Measurement)
 
 
 def test_equal_code_is_not_run_twice(measurer: Measurer) -> None:
     first, second = measurer.measure([programs.right(9), programs.right(9)])
-    assert (first.reused, second.reused) == (False, True)
-    assert first.outcome == second.outcome
+    assert first.run.total_s > 0
+    assert second.run == RunCost(), "that outcome is repeated"
+    assert first == second
 
 
 def test_every_program_is_checked_however_slow_it_is(workers: Workers) -> None:
     with Measurer(programs.task(), OPTIONS, best_s=1e-9, workers=workers) as measurer:
         right, wrong = measurer.measure([programs.right(), programs.wrong()])
-    assert right.measurement is not None
-    assert right.measurement.stopped_early
-    assert right.measurement.checked
-    assert wrong.failure is not None
-    assert wrong.failure.kind is FailureKind.WRONG_RESULT
+    assert isinstance(right, Measurement)
+    assert right.stopped_early
+    assert right.checked
+    assert isinstance(wrong, Failure)
+    assert wrong.kind is FailureKind.WRONG_RESULT
 
 
 def test_what_a_trial_costs_is_told_by_phase(measurer: Measurer) -> None:
     (result,) = measurer.measure([programs.right(11)])
     assert min(astuple(result.build)) > 0
     assert min(astuple(result.run)) > 0
-    assert result.measurement is not None
-    assert result.run.repeats_s >= sum(result.measurement.seconds)
+    assert isinstance(result, Measurement)
+    assert result.run.repeats_s >= sum(result.seconds)
     assert result.run.total_s < 1.0
 
 
@@ -169,9 +176,9 @@ def test_cold_caches_make_a_kernel_of_loads_slower(workers: Workers) -> None:
         with Measurer(programs.long_task(), options, workers=workers) as measurer:
             (result,) = measurer.measure([candidate])
             (ranked,) = measurer.rank([candidate])
-        assert result.measurement is not None, result.failure
-        assert ranked.measurement is not None
-        medians[cache] = (result.measurement.median_s, ranked.measurement.median_s)
+        assert isinstance(result, Measurement), result
+        assert isinstance(ranked, Measurement)
+        medians[cache] = (result.median_s, ranked.median_s)
     for cold, warm in zip(medians["cold"], medians["warm"], strict=True):
         assert cold > 1.3 * warm, "measured, and ranked"
 
@@ -183,9 +190,9 @@ def test_with_cold_weights_constants_alone_are_read_from_memory(workers: Workers
         with Measurer(programs.long_task(constant=constant), options, workers=workers) as measurer:
             (result,) = measurer.measure([programs.summing()])
             (ranked,) = measurer.rank([programs.summing()])
-        assert result.measurement is not None, result.failure
-        assert ranked.measurement is not None
-        medians[constant] = (result.measurement.median_s, ranked.measurement.median_s)
+        assert isinstance(result, Measurement), result
+        assert isinstance(ranked, Measurement)
+        medians[constant] = (result.median_s, ranked.median_s)
     for weights, activations in zip(medians[True], medians[False], strict=True):
         assert weights > 1.3 * activations, "measured, and ranked"
 
@@ -197,9 +204,9 @@ def test_other_work_comes_between_calls_of_a_user(workers: Workers) -> None:
     with Measurer(programs.long_task(), options, workers=workers) as measurer:
         (result,) = measurer.measure([programs.summing()])
         (ranked,) = measurer.rank([programs.summing()])
-    assert result.measurement is not None, result.failure
-    assert ranked.measurement is not None
-    calls = len(result.measurement.seconds) + len(ranked.measurement.seconds)
+    assert isinstance(result, Measurement), result
+    assert isinstance(ranked, Measurement)
+    calls = len(result.seconds) + len(ranked.seconds)
     assert calls > 10
     assert time.monotonic() - begin > calls * GAP_S
 
@@ -236,20 +243,21 @@ def test_what_fails_meanwhile_ends_the_measuring(measurer: Measurer) -> None:
 
     with pytest.raises(ValueError, match="no idea"):
         list(measurer.measure([programs.right(27)], fail))
-    assert all(result.measurement for result in measurer.measure([programs.right(27)]))
+    (result,) = measurer.measure([programs.right(27)])
+    assert isinstance(result, Measurement), result
 
 
 def test_far_slower_than_the_best_is_given_up_after_one_repeat(workers: Workers) -> None:
     with Measurer(programs.task(), OPTIONS, best_s=1e-9, workers=workers) as measurer:
         (result,) = measurer.measure([programs.right()])
-    assert result.measurement is not None
-    assert result.measurement.stopped_early
-    assert len(result.measurement.seconds) == 1
+    assert isinstance(result, Measurement)
+    assert result.stopped_early
+    assert len(result.seconds) == 1
 
 
 def test_the_same_failure_again_and_again_ends_the_run_with_its_text(workers: Workers) -> None:
     options = replace(OPTIONS, identical_failures=6)
-    seen: list[MeasureResult] = []
+    seen: list[Outcome] = []
     with (
         Measurer(programs.task(), options, workers=workers) as measurer,
         pytest.raises(MeasureError, match=r"6 candidates in a row failed alike(.|\n)*Parse"),
@@ -261,10 +269,12 @@ def test_the_same_failure_again_and_again_ends_the_run_with_its_text(workers: Wo
 def test_programs_are_ranked_by_times_taken_in_turns(measurer: Measurer) -> None:
     slow, fast, broken = programs.right(40), programs.right(), ProgramText.of_function("nonsense")
     ranked = measurer.rank([slow, broken, fast])
-    assert [result.program for result in ranked] == [fast, slow, broken]
-    assert ranked[0].measurement is not None
-    assert ranked[0].measurement.checked
-    assert len(ranked[0].measurement.seconds) == RUN.rank_rounds
+    assert [type(outcome) for outcome in ranked] == [Measurement, Failure, Measurement]
+    assert isinstance(ranked[0], Measurement)
+    assert isinstance(ranked[2], Measurement)
+    assert ranked[2].median_s < ranked[0].median_s
+    assert ranked[2].checked
+    assert len(ranked[2].seconds) == RUN.rank_rounds
 
 
 def test_programs_that_were_measured_are_not_built_again_to_be_ranked() -> None:
@@ -274,37 +284,37 @@ def test_programs_that_were_measured_are_not_built_again_to_be_ranked() -> None:
         list(measurer.measure(candidates))
         for pid in builders:
             os.kill(pid, signal.SIGKILL)
-        assert all(result.measurement for result in measurer.rank(candidates))
+        assert all(isinstance(outcome, Measurement) for outcome in measurer.rank(candidates))
         assert measurer.worker_pids() == [runner, *builders], "no builder was needed"
 
 
 def test_a_wrong_program_loses_alone(measurer: Measurer) -> None:
     ranked = measurer.rank([programs.wrong(), programs.right(5), programs.right()])
-    assert [result.program for result in ranked[:2]] == [programs.right(), programs.right(5)]
-    assert ranked[2].failure is not None
-    assert ranked[2].failure.kind is FailureKind.WRONG_RESULT
+    assert [type(outcome) for outcome in ranked] == [Failure, Measurement, Measurement]
+    assert isinstance(ranked[0], Failure)
+    assert ranked[0].kind is FailureKind.WRONG_RESULT
 
 
 def test_a_program_that_kills_the_worker_is_found_out(measurer: Measurer) -> None:
     entered = [programs.right(), programs.crashing(), programs.right(5)]
-    (harmful,) = measurer.rank(entered)
-    assert harmful.program == programs.crashing()
-    assert harmful.failure is not None
-    assert harmful.failure.kind is FailureKind.CRASH
+    before, harmful, after = measurer.rank(entered)
+    assert before is after is None, "they did not fail, and have no time"
+    assert isinstance(harmful, Failure)
+    assert harmful.kind is FailureKind.CRASH
     found = contest(measurer, entered, [1.0] * len(entered))
-    assert [result.program for result in found.ranked] == [programs.right(), programs.right(5)]
-    assert [result.program for result in found.failed] == [programs.crashing()]
+    assert list(found.ranked) == [programs.right(), programs.right(5)]
+    assert list(found.failed) == [programs.crashing()]
 
 
 def test_a_run_worker_that_is_killed_between_two_programs_is_replaced(measurer: Measurer) -> None:
     results = measurer.measure([programs.right(41), programs.right(42), programs.wrong()])
-    assert next(results).measurement is not None
+    assert isinstance(next(results), Measurement)
     os.kill(measurer.worker_pids()[0], signal.SIGKILL)
     second, third = results
-    assert second.measurement is not None, second.failure
-    assert second.measurement.checked
-    assert third.failure is not None
-    assert third.failure.kind is FailureKind.WRONG_RESULT
+    assert isinstance(second, Measurement), second
+    assert second.checked
+    assert isinstance(third, Failure)
+    assert third.kind is FailureKind.WRONG_RESULT
 
 
 def test_a_machine_that_cannot_run_the_target_is_an_error_at_once() -> None:
@@ -346,9 +356,9 @@ with Records.open(sys.argv[2]) as records, Measurer(task, OPTIONS) as measurer:
     print("pids", *measurer.worker_pids(), flush=True)
     new = (c for c in map(programs.right, itertools.count(1)) if c.key not in done)
     while batch := list(itertools.islice(new, 4)):
-        for result in measurer.measure(batch):
-            records.add(Record.of_result(task.key, result, here))
-            print("done", result.program.key, *measurer.worker_pids(), flush=True)
+        for program, outcome in zip(batch, measurer.measure(batch), strict=True):
+            records.add(Record.of(task.key, program, outcome, here))
+            print("done", program.key, *measurer.worker_pids(), flush=True)
 """
 
 
@@ -386,11 +396,11 @@ def test_a_first_call_far_slower_than_the_best_is_the_only_one(workers: Workers)
     options = replace(OPTIONS, run=replace(RUN, first_least_s=0.0))
     with Measurer(programs.task(), options, best_s=1e-6, workers=workers) as measurer:
         (slow,) = measurer.measure([programs.right(20_000)])
-    assert slow.measurement is not None
-    assert slow.measurement.stopped_early
-    assert slow.measurement.checked
-    assert slow.measurement.seconds == (slow.run.warm_up_s,), "it was called once"
-    assert slow.measurement.note == SLOW_NOTE
+    assert isinstance(slow, Measurement)
+    assert slow.stopped_early
+    assert slow.checked
+    assert slow.seconds == (slow.run.warm_up_s,), "it was called once"
+    assert slow.note == SLOW_NOTE
 
 
 def test_calls_far_slower_than_the_best_are_killed_and_are_no_fault(workers: Workers) -> None:
@@ -402,10 +412,10 @@ def test_calls_far_slower_than_the_best_are_killed_and_are_no_fault(workers: Wor
         *killed, good = measurer.measure([*losers, programs.right()])
     assert time.monotonic() - begin < 8.0, "one of them takes some seconds"
     for result in killed:
-        assert result.failure is not None
-        assert result.failure.kind is FailureKind.RUN_TIMEOUT
-        assert re.match(r"slower than 0\.05\d* s: killed in its first call", result.failure.message)
-    assert good.measurement is not None
+        assert isinstance(result, Failure)
+        assert result.kind is FailureKind.RUN_TIMEOUT
+        assert re.match(r"slower than 0\.05\d* s: killed in its first call", result.message)
+    assert isinstance(good, Measurement)
 
 
 def test_a_short_first_call_is_not_the_only_one(workers: Workers) -> None:
@@ -413,9 +423,9 @@ def test_a_short_first_call_is_not_the_only_one(workers: Workers) -> None:
     options = replace(OPTIONS, run=replace(RUN, first_least_s=60.0))
     with Measurer(programs.task(), options, best_s=1e-6, workers=workers) as measurer:
         (slow,) = measurer.measure([programs.right(20_000)])
-    assert slow.measurement is not None
-    assert slow.measurement.stopped_early
-    assert slow.run.warm_up_s not in slow.measurement.seconds, "it was called again"
+    assert isinstance(slow, Measurement)
+    assert slow.stopped_early
+    assert slow.run.warm_up_s not in slow.seconds, "it was called again"
 
 
 def test_nothing_is_killed_before_a_best_is_known() -> None:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansorc.search.measure import BuildCost, RunCost
-from ansorc.search.measure.result import (
+from ansorc.search.measure import (
+    BuildCost,
     Failure,
     FailureKind,
     Measurement,
-    MeasureResult,
     ProgramText,
+    RunCost,
 )
 from ansorc.search.record import (
     Record,
@@ -135,21 +135,21 @@ def test_a_task_can_be_built_from_the_file_alone(tmp_path: Path) -> None:
         assert records.task(task.key).to_json() == task.to_json()
 
 
-def test_a_result_becomes_a_record_with_time_and_version() -> None:
+def test_an_outcome_becomes_a_record_with_time_and_version() -> None:
     candidate = ProgramText.of_json([])
-    timed = MeasureResult(
-        candidate, Measurement((3.0, 1.0, 2.0), checked=True), BuildCost(0.25, llvm_s=0.25),
-        RunCost(0.25, 0.125, 0.125, 0.25),
+    timed = Measurement(
+        (3.0, 1.0, 2.0), checked=True, build=BuildCost(0.25, llvm_s=0.25),
+        run=RunCost(0.25, 0.125, 0.125, 0.25),
     )  # fmt: skip
-    record = Record.of_result("t", timed, HERE, seed=7)
+    record = Record.of("t", candidate, timed, HERE, seed=7)
     assert (record.median_s, record.spread_s, record.repeats) == (2.0, 1.0, 3)
     assert record.checked
     assert (record.seed, record.program_key) == (7, candidate.key)
     assert record.created > 1.7e9
     assert record.version
     assert (record.build_s, record.run_s) == (0.5, 0.75)
-    failed = MeasureResult(candidate, Failure.of(FailureKind.CRASH, "x" * 2000))
-    record = Record.of_result("t", failed, HERE)
+    failed = Failure.of(FailureKind.CRASH, "x" * 2000)
+    record = Record.of("t", candidate, failed, HERE)
     assert record.failure is FailureKind.CRASH
     assert record.median_s is None
     assert not record.checked

@@ -10,6 +10,7 @@ import pytest
 
 from ansorc.schedule import lower, replay
 from ansorc.search.machines import ThisMachine
+from ansorc.search.measure import Failure, FailureKind
 from ansorc.search.options import SearchOptions
 from ansorc.search.programs import program_of_record
 from ansorc.search.record import Environment, Record, Records, current_environment, schema
@@ -81,7 +82,9 @@ def test_a_run_goes_on_from_it(path: Path) -> None:
         run = TuningRun(task, options, records, workers)
         assert (run.trials, run.best) == (8, records.best(task.key))
         batch = run.propose(6)
-        new = {planned.program.key for planned in batch}
+        new = {program.key for program in batch}
         assert len(new) == 6
-        assert {planned.known for planned in batch} == {8}
         assert new.isdisjoint(record.program_key for record in found)
+        for program in batch:
+            run.take(program, Failure.of(FailureKind.CRASH, "it was not run"))
+        assert [record.known for record in known(records)[8:]] == [8] * 6

@@ -1,0 +1,95 @@
+"""`with_precision`: the precision of a network as its user chooses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias, cast
+
+from ansorc.errors import OptionError
+from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.narrow_storage import PRODUCTS
+from ansorc.ir.dtype import FLOAT32
+
+Precision: TypeAlias = Literal["f32", "bf16", "f16"]
+PRECISIONS: Mapping[str, str] = {"f32": "", "bf16": "bfloat16", "f16": "float16"}
+"""What float32 results are kept in between kernels, by the name of a precision."""
+_STARTS = (
+    *PRODUCTS, "einsum", "attention", "scaled_dot_product_attention", "gru", "lstm", "rnn",
+    "embedding", "gather", "take",
+)  # fmt: skip
+"""Operators whose results are narrow, whatever they read."""
+
+
+def with_precision(graph: Graph, precision: str, keep: Sequence[str] = ()) -> Graph:
+    """Return `graph`, kept in `precision` between kernels: "f32", "bf16" or "f16".
+
+    Narrow are the results of products and lookups, and what is computed from them; sums, norms and
+    softmax are computed in float32 and rounded once. Numbers that no product makes stay float32,
+    such as masks and positions. Inputs and outputs keep their types. `keep` exempts nodes, by the
+    names of their tensors or those of the file's nodes. Raise OptionError for another precision,
+    and for a name that there is not.
+    """
+    kept, storage = _kept_nodes(graph, keep), PRECISIONS[as_precision(precision) or "f32"]
+    narrow: set[str] = set()
+    nodes: list[GraphNode] = []
+    for node in graph.nodes:
+        is_float = any(graph.types[name].dtype == FLOAT32 for name in node.outputs)
+        begins = node.builtin in _STARTS or not narrow.isdisjoint(node.inputs) or bool(node.storage)
+        is_narrow = bool(storage) and is_float and begins and node.name not in kept
+        if is_float and begins:
+            narrow.update(node.outputs)
+        nodes.append(replace(node, storage=storage if is_narrow else ""))
+    return graph.with_nodes(tuple(nodes))
+
+
+def as_precision(given: object) -> Precision | None:
+    """Return what a user gives as a precision; raise OptionError for what is none."""
+    if given is None or given in PRECISIONS:
+        return cast("Precision | None", given)
+    integers = "; int8 networks come as files with QuantizeLinear" if given == "int8" else ""
+    raise OptionError(f"there is no precision '{given}'; use {', '.join(PRECISIONS)}{integers}")
+
+
+def keep_in_float32(graph: Graph, keep: Sequence[str]) -> Graph:
+    """Return `graph`, of whose nodes those named by `keep` have results of float32.
+
+    Raise OptionError for a name that there is not.
+    """
+    kept = _kept_nodes(graph, keep)
+    return graph.with_nodes(
+        tuple(replace(n, storage="") if n.name in kept else n for n in graph.nodes)
+    )
+
+
+def choose_precision(graph: Graph, precision: str | None, keep: Sequence[str] = ()) -> Graph:
+    """Return `graph` in `precision`; None: as it is, but for the nodes of `keep`."""
+    if precision is None:
+        return keep_in_float32(graph, keep) if keep else graph
+    return with_precision(graph, precision, keep)
+
+
+def precision_of(graph: Graph) -> str:
+    """Return the precision that a network is kept in between its kernels, for people."""
+    kinds = {node.storage for node in graph.nodes if node.storage}
+    return "+".join(name for name, kind in PRECISIONS.items() if kind in kinds) or "f32"
+
+
+def _kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
+    """Return the names of the nodes that `keep` names; raise OptionError."""
+    kept: set[str] = set()
+    for given in keep:
+        named = [node.name for node in graph.nodes if given in _names(node)]
+        if not named:
+            raise OptionError(
+                f"keep names '{given}', which no node or tensor of '{graph.name}' is called; "
+                "print(graph) lists them, their names in the file behind #"
+            )
+        kept.update(named)
+    return kept
+
+
+def _names(node: GraphNode) -> set[str]:
+    """Return what a node may be called: its outputs, and its name in the file."""
+    return {*node.outputs, *re.findall(r"'([^']+)'", node.source)}

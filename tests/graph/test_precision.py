@@ -1,0 +1,96 @@
+"""The precision of a network as its user chooses it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ansorc as ac
+from ansorc.errors import OptionError
+from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.graph import Graph
+from ansorc.graph.network import Network
+from ansorc.graph.precision import choose_precision, precision_of, with_precision
+from ansorc.graph.tensor_type import TensorType
+from ansorc.graph.torch.compile_backend import TorchCompileOptions
+from ansorc.ir.dtype import FLOAT32
+from tests.graph.small_networks import attention_network, residual_network
+
+
+def masked_network() -> Graph:
+    """A product whose scores are masked by numbers that no product makes."""
+    b = GraphBuilder("masked")
+    x = b.input("x", TensorType(FLOAT32, (4, 4)))
+    seen = b.input("seen", TensorType(FLOAT32, (4, 4)))
+    mask = b.add("multiply", [b.add("negative", [seen]), b.constant(np.float32(1e30))], "mask")
+    scores = b.add("matmul", [x, b.constant(np.eye(4, dtype=np.float32))], "scores")
+    return b.graph([b.add("softmax", [b.add("add", [scores, mask], "both")], "y")])
+
+
+def storage_of(graph: Graph) -> dict[str, str]:
+    return {node.name: node.storage for node in graph.nodes}
+
+
+def test_products_and_what_follows_them_are_narrow() -> None:
+    stored = storage_of(with_precision(masked_network(), "f16"))
+    assert stored.pop("mask") == ""
+    assert stored.pop("negative_2") == ""
+    assert set(stored.values()) == {"float16"}
+
+
+def test_none_leaves_a_network_as_its_file_has_it() -> None:
+    graph = with_precision(residual_network(), "bf16")
+    assert choose_precision(graph, None) is graph
+    assert precision_of(graph) == "bf16"
+    assert precision_of(with_precision(graph, "f32")) == "f32"
+
+
+def test_kept_nodes_stay_float32_with_their_weights() -> None:
+    graph = attention_network()
+    kept = with_precision(graph, "bf16", [graph.nodes[0].name])
+    assert kept.nodes[0].storage == ""
+    assert all(node.storage for node in kept.nodes[1:])
+    weights = Network.of(kept).graph.constants
+    assert weights[graph.nodes[0].inputs[1]].dtype == np.float32
+    again = choose_precision(with_precision(graph, "bf16"), None, [graph.nodes[0].name])
+    assert storage_of(again) == storage_of(kept)
+
+
+def test_nodes_are_kept_by_their_names_in_the_file() -> None:
+    b = GraphBuilder("net")
+    x = b.input("x", TensorType(FLOAT32, (4, 4)))
+    b.source = "MatMul '/layer/MatMul' (opset 17)"
+    y = b.add("matmul", [x, b.constant(np.eye(4, dtype=np.float32))])
+    b.source = ""
+    graph = b.graph([b.add("softmax", [y])])
+    assert storage_of(with_precision(graph, "bf16", ["/layer/MatMul"]))[y] == ""
+
+
+def test_unknown_names_and_precisions_are_refused() -> None:
+    graph = residual_network()
+    with pytest.raises(OptionError, match="keep names 'nothing', which no node or tensor"):
+        ac.build(graph, precision="bf16", keep=["nothing"])
+    with pytest.raises(OptionError, match="no precision 'f8'; use f32, bf16, f16"):
+        with_precision(graph, "f8")
+    with pytest.raises(OptionError, match=r"no precision 'int8'.*QuantizeLinear"):
+        TorchCompileOptions.of({"precision": "int8"})
+
+
+def test_an_operator_has_the_dtypes_of_its_tensors() -> None:
+    a = ac.placeholder((4, 4), name="a")
+    dag = ac.ComputeDAG([a, ac.ops.relu(a)])
+    with pytest.raises(OptionError, match="precision and keep are of networks"):
+        ac.build(dag, precision="bf16")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def test_build_takes_a_precision() -> None:
+    graph = residual_network()
+    x = np.random.default_rng(0).uniform(-1, 1, (1, 8, 10, 10)).astype(np.float32)
+    wide, narrow = ac.build(graph)(x), ac.build(graph, precision="bf16")(x)
+    assert narrow.dtype == np.float32
+    assert 0 < np.abs(wide - narrow).max() < 2.0**-6 * np.abs(wide).max()
+
+
+def test_torch_takes_a_precision() -> None:
+    assert TorchCompileOptions.of({"precision": "bf16"}).precision == "bf16"
+    assert TorchCompileOptions.of({}).precision is None
