@@ -34,6 +34,9 @@ _FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
     ("mma_bf16", BFLOAT16): (BFLOAT16,),
     ("mma_tf32", FLOAT32): (FLOAT32,),
     ("mma_s8", INT32): (INT8,),
+    ("tile_bf16", FLOAT32): (BFLOAT16,),
+    ("tile_f16", FLOAT32): (FLOAT16,),
+    ("tile_i8", INT32): (INT8, UINT8),
 }
 """The types that factors may have before they are cast, by function and dtype of the sum."""
 

@@ -66,6 +66,12 @@ class CoreCosts:
     dot_spill: float = 8.0
     """Cycles of each step for a sum of dot products in memory, for which the register allocator
     moves others (chosen)."""
+    tile_load: float = 8.0
+    """Cycles to load a tile of 16 rows of a cache line into a matrix unit (stated: two lines a
+    cycle, by Intel's optimization manual)."""
+    tile_visit: float = 40.0
+    """Cycles lost at the begin and end of a register tile of a matrix unit, besides storing it
+    (assumed)."""
     far_load: float = 2.0
     """Extra cycles for a vector of a matrix whose rows collide in the first cache (chosen)."""
     tile_ratio: float = 2.0

@@ -31,6 +31,7 @@ from ansorc.target.presets import (
     gpu_preset,
     x86_model_name,
 )
+from ansorc.target.tile_permission import may_use_tiles
 
 _OPTIONS = (
     "-mcpu=NAME, -mattr=+x,-y, -cores=N, -cache=L1,L2,L3 (bytes), -arch=sm_NN (cuda), "
@@ -271,7 +272,10 @@ def detect() -> Target:
     target = _from_preset(triple, preset)
     if facts:
         always = () if architecture == "x86" else ("neon",)
-        target = _with_features(target, tuple(sorted({*always, *_flags(facts, architecture)})))
+        flags = _flags(facts, architecture)
+        if "amx-tile" in flags and not may_use_tiles():
+            flags = {name for name in flags if not name.startswith("amx-")}
+        target = _with_features(target, tuple(sorted({*always, *flags})))
     return replace(target, cores=usable_cores(), cache_bytes=_caches(preset.cache_bytes))
 
 

@@ -16,6 +16,7 @@ _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _VNNI = (*_V4, "avx512vnni")
 _BF16 = (*_VNNI, "avx512bf16")
+_AMX = ("amx-bf16", "amx-int8", "amx-tile")
 _DOT = ("dotprod", "fullfp16")
 
 GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
@@ -26,6 +27,8 @@ GUARDED_FEATURES: dict[str, tuple[int, int, int, int]] = {
     "avx512dq": (7, 0, 1, 17), "avx512cd": (7, 0, 1, 28), "avx512bw": (7, 0, 1, 30),
     "avx512vl": (7, 0, 1, 31), "avx512vnni": (7, 0, 2, 11), "avx512fp16": (7, 0, 3, 23),
     "avxvnni": (7, 1, 0, 4), "avx512bf16": (7, 1, 0, 5), "lzcnt": (0x80000001, 0, 2, 5),
+    "amx-bf16": (7, 0, 3, 22), "amx-tile": (7, 0, 3, 24), "amx-int8": (7, 0, 3, 25),
+    "amx-fp16": (7, 1, 0, 21),
 }  # fmt: skip
 """The x86 features in `cpuid`: leaf, subleaf, register (eax, ebx, ecx, edx) and bit."""
 
@@ -39,7 +42,8 @@ CPUINFO_NAMES = {
     "asimdhp": "fullfp16", "asimddp": "dotprod", "asimdfhm": "fp16fml",
     "pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "abm": "lzcnt", "bmi1": "bmi",
     "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
-    "avx_vnni": "avxvnni",
+    "avx_vnni": "avxvnni", "amx_tile": "amx-tile", "amx_bf16": "amx-bf16",
+    "amx_int8": "amx-int8", "amx_fp16": "amx-fp16",
 }  # fmt: skip
 """Flags of Linux' /proc/cpuinfo whose LLVM names differ."""
 
@@ -92,7 +96,12 @@ PRESETS = {
         _x86("cascadelake", _VNNI, (32, 1024, 28160)),
         _x86("cooperlake", _BF16, (32, 1024, 39424)),
         _x86("icelake-server", _VNNI, (48, 1280, 32768)),
-        _x86("sapphirerapids", (*_BF16, "avx512fp16", "avxvnni"), (48, 2048, 65536)),
+        _x86("sapphirerapids", (*_BF16, "avx512fp16", "avxvnni", *_AMX), (48, 2048, 65536)),
+        _x86(
+            "graniterapids",
+            (*_BF16, "avx512fp16", "avxvnni", *_AMX, "amx-fp16"),
+            (48, 2048, 491520),
+        ),
         _x86("alderlake", (*_V3, "avxvnni"), (48, 1280, 30720)),
         _x86("znver1", _V3, (32, 512, 8192)),
         _x86("znver2", _V3, (32, 512, 16384)),
@@ -124,6 +133,7 @@ _INTEL = {
     85: "skylake-avx512",  # or a later one of its number, as its features tell
     **dict.fromkeys((106, 108), "icelake-server"),
     **dict.fromkeys((143, 207), "sapphirerapids"),
+    **dict.fromkeys((173, 174), "graniterapids"),
     **dict.fromkeys((151, 154, 183, 186, 191), "alderlake"),
 }
 

@@ -20,7 +20,10 @@ from ansorc.schedule.state import State
 from ansorc.target import Target
 
 Array = NDArray[Any]
-ZEN3, SPR = "x86_64-linux-gnu -mcpu=znver3", "x86_64-linux-gnu -mcpu=sapphirerapids"
+ZEN3 = "x86_64-linux-gnu -mcpu=znver3"
+AMX = "x86_64-linux-gnu -mcpu=sapphirerapids"
+SPR = f"{AMX} -mattr=-amx-bf16,-amx-int8,-amx-tile"
+"""The same processor without its matrix unit, as under a hypervisor that hides it."""
 
 
 def values(buffer: Buffer, rng: np.random.Generator) -> Array:

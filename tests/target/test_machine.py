@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansorc.errors import TargetError
-from ansorc.target import Target, detect
+from ansorc.target import Target, detect, machine
+from ansorc.target.matrix_units import matrix_unit
 from ansorc.target.presets import GUARDED_FEATURES, PRESETS, x86_model_name
+from ansorc.target.tile_permission import largest_palette, may_use_tiles
 from tests.support.assumed import MACHINES
 
 X86 = [preset.name for preset in PRESETS.values() if preset.architecture == "x86"]
@@ -138,6 +141,37 @@ def test_features_of_dot_products_and_narrow_floats() -> None:
     assert (alder.vector_bytes, alder.vector_registers) == (32, 16)
 
 
+def test_features_of_matrix_units() -> None:
+    units = {"amx-tile", "amx-bf16", "amx-int8", "amx-fp16"}
+    assert features("graniterapids") & units == units
+    assert features("sapphirerapids") & units == units - {"amx-fp16"}
+    assert not features("znver5") & units
+    hidden = Target.parse("x86_64-linux-gnu -mcpu=sapphirerapids -mattr=-amx-tile")
+    assert Target.parse(hidden.text) == hidden
+    assert matrix_unit(hidden, "int8", "int8") is None
+    both = Target.parse("x86_64-linux-gnu -mcpu=sapphirerapids"), hidden
+    assert both[0] != hidden
+    found = [matrix_unit(both[0], *kinds) for kinds in (("uint8", "int8"), ("float16", "float16"))]
+    assert [unit and unit.llvm for unit in found] == ["x86.tdpbusd", None]
+
+
+def test_tiles_count_only_with_leave_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    if platform.machine() != "x86_64" or platform.system() != "Linux":
+        pytest.skip("AMX is in x86-64 processors, and Linux gives leave to use it")
+    flags = {"avx2", "amx_tile", "amx_bf16"}
+    monkeypatch.setattr(machine, "_cpuinfo", lambda: {"flags": " ".join(flags)})
+    for may, expected in ((False, set[str]()), (True, {"amx-tile", "amx-bf16"})):
+        monkeypatch.setattr(machine, "may_use_tiles", lambda may=may: may)
+        detect.cache_clear()
+        try:
+            found = {name for name in detect().features if name.startswith("amx")}
+        finally:
+            detect.cache_clear()
+        assert found == expected
+    assert largest_palette() in (0, 1, 2)
+    assert may_use_tiles() <= ("amx_tile" in Path("/proc/cpuinfo").read_text())
+
+
 def test_features_of_arm() -> None:
     arm = "aarch64-linux-gnu"
     assert features("cortex-a53", triple=arm) == {"neon"}
@@ -155,7 +189,7 @@ def test_this_machine_has_what_its_system_says() -> None:
     flags = set(info.read_text().split())
     words = {
         "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16",
-        "avx_vnni": "avxvnni", "asimddp": "dotprod", "i8mm": "i8mm",
+        "avx_vnni": "avxvnni", "amx_tile": "amx-tile", "asimddp": "dotprod", "i8mm": "i8mm",
     }  # fmt: skip
     for flag, name in words.items():
         assert (name in detect().features) == (flag in flags)
@@ -165,6 +199,7 @@ def test_processors_by_number() -> None:
     assert x86_model_name("AuthenticAMD", 25, 1) == "znver3"
     assert x86_model_name("AuthenticAMD", 25, 0x61) == "znver4"
     assert x86_model_name("GenuineIntel", 6, 143) == "sapphirerapids"
+    assert x86_model_name("GenuineIntel", 6, 173) == "graniterapids"
     assert not x86_model_name("GenuineIntel", 6, 1)
     assert not x86_model_name("SomebodyElse", 6, 143)
     assert x86_model_name("GenuineIntel", 6, 85) == "skylake-avx512"

@@ -22,6 +22,7 @@ from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.codegen.package.signature import FAULT_RECORD
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.passes.matrix_nest import holds_nests
 from ansorc.ir.stmt import (
     For,
     Function,
@@ -49,16 +50,18 @@ def emit_llvm(
     """Return the text of the LLVM module of `function` and of those that pack its constants.
 
     Its entries ask the processor for the target's features; not so with `is_guarded` false, for
-    code that never leaves a processor that has them. Raises BuildError for what a CPU does not have
-    (bound loops, barriers, shared memory), for what this one lacks, and for unrolled loops that
-    make too much code.
+    code that never leaves a processor that has them, unless it uses tile registers. Raises
+    BuildError for what a CPU does not have (bound loops, barriers, shared memory), for what this
+    one lacks, and for unrolled loops that make too much code.
     """
     if target.is_gpu:
         raise BuildError(f"LLVM code is made for CPUs, not for '{target.text}'")
     require_features(function, target)
     _count_statements(function.body)
     target = target.real
-    module = ModuleWriter(target, is_guarded=is_guarded and needs_guard(target))
+    has_tiles = "amx-tile" in target.features and holds_nests(function.body)
+    is_guarded = (is_guarded or has_tiles) and needs_guard(target)  # leave to use tiles is asked
+    module = ModuleWriter(target, is_guarded=is_guarded, has_tiles=has_tiles)
     storage = kernel_storage(function)
     define_check(module, function.name, target)
     define_fault(module, function)
@@ -106,7 +109,8 @@ def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> N
         arguments.append(f"ptr {pointer_attributes(buffer)} %w{number}")
     for buffer in storage.stack:
         body.reserve(buffer)
-    body.statement(function.body)
+    with body.tiles(function.body):
+        body.statement(function.body)
     writer.finish_streams()
     writer.line("ret i32 0")
     listing = ", ".join([*arguments, "i32 %threads"])

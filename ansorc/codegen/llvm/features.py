@@ -6,9 +6,11 @@ from ansorc.errors import BuildError
 from ansorc.ir.dtype import FLOAT16, DType
 from ansorc.ir.expr import Cast, Const, Dot, Load, dtype_of
 from ansorc.ir.node import Node, walk
-from ansorc.ir.stmt import Function, Store
+from ansorc.ir.passes.matrix_nest import matrix_nest
+from ansorc.ir.stmt import For, Function, Store
 from ansorc.target import Target
 from ansorc.target.dot_products import dot_products, missing_features
+from ansorc.target.matrix_units import MatrixUnit
 
 
 def require_features(function: Function, target: Target) -> None:
@@ -23,6 +25,8 @@ def require_features(function: Function, target: Target) -> None:
             )
         if isinstance(node, Dot):
             _require_dot(function.name, node, target)
+        if isinstance(node, For) and (nest := matrix_nest(node)) is not None:
+            _require_unit(function.name, nest.unit, target)
         if not halves and _dtype(node) == FLOAT16:
             raise BuildError(
                 f"'{function.name}' uses float16, which '{real.text}' cannot convert: it lacks "
@@ -43,6 +47,22 @@ def _require_dot(kernel: str, node: Dot, target: Target) -> None:
     kind = "x86" if target.is_x86 else "ARM"
     raise BuildError(
         f"{what}, for which no {kind} processor known here has an instruction; {_other_way(kind)}"
+    )
+
+
+def _require_unit(kernel: str, unit: MatrixUnit, target: Target) -> None:
+    if unit.is_on(target):
+        return
+    what = f"'{kernel}' uses {unit.function} of {unit.left} and {unit.right}"
+    if target.is_x86:
+        missing = " and ".join(name for name in unit.features if name not in target.features)
+        raise BuildError(
+            f"{what}, for which '{target.text}' lacks {missing}; add it with -mattr, or schedule "
+            "the kernel without this step"
+        )
+    raise BuildError(
+        f"{what}, for which no ARM processor known here has a unit; use dot4 or dot2, or schedule "
+        "the kernel without this step"
     )
 
 

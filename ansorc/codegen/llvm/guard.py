@@ -6,6 +6,12 @@ from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
 from ansorc.codegen.package.signature import LACKS_FEATURES
 from ansorc.target import Target
 from ansorc.target.presets import ARM_FEATURES, GUARDED_FEATURES
+from ansorc.target.tile_permission import (
+    ARCH_PRCTL,
+    PALETTE_LEAF,
+    REQUEST_PERMISSION,
+    TILE_DATA,
+)
 
 _CPUID = (
     'asm "xchgq %rbx, ${1:q}\\0Acpuid\\0Axchgq %rbx, ${1:q}", '
@@ -16,6 +22,12 @@ _REGISTERS = "{ i32, i32, i32, i32 }"
 _SAVED_BY_SYSTEM = {"avx": 0x06, "avx512f": 0xE6}
 """Bits of xcr0: the system must save these registers when it switches tasks."""
 _OSXSAVE = (1, 0, 2, 27)
+_SAVED_TILES = 0x60000
+"""The bits of xcr0 for tile registers and their configuration."""
+_SYSCALL = (
+    'asm sideeffect "syscall", "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},'
+    '~{flags}"'
+)
 
 
 def define_check(module: ModuleWriter, kernel: str, target: Target) -> None:
@@ -70,20 +82,44 @@ def _check_function(module: ModuleWriter, kernel: str, target: Target) -> str:
 
 
 def _write_x86_check(writer: FunctionWriter, kernel: str, target: Target) -> str:
-    """Ask `cpuid` for every feature, and for each leaf whether it exists."""
+    """Ask `cpuid` for every feature, and for each leaf whether it exists.
+
+    Tile registers are only asked for by a kernel that uses them: leave to use them makes the system
+    refuse small stacks for signals.
+    """
     masks: dict[tuple[int, int, int], int] = {}
     saved = sum({bit for name in target.features for bit in [_SAVED_BY_SYSTEM.get(name, 0)]}) & 0xE6
-    places = [GUARDED_FEATURES[name] for name in target.features] + ([_OSXSAVE] if saved else [])
+    has_tiles = writer.module.has_tiles
+    saved |= _SAVED_TILES * has_tiles
+    asked = [name for name in target.features if has_tiles or not name.startswith("amx-")]
+    places = [GUARDED_FEATURES[name] for name in asked] + ([_OSXSAVE] if saved else [])
     for leaf, subleaf, register, bit in places:
         key = (leaf, subleaf, register)
         masks[key] = masks.get(key, 0) | 1 << bit
     good = "true"
-    for leaf in sorted({leaf for leaf, _, _ in masks}):
+    leaves = {leaf for leaf, _, _ in masks} | ({PALETTE_LEAF} if has_tiles else set[int]())
+    for leaf in sorted(leaves):
         largest = _cpuid(writer, kernel, (leaf & 0x80000000, 0, 0))
         good = _both(writer, good, f"icmp uge i32 {largest}, {leaf}")
     for source, mask in masks.items():
         good = _has(writer, good, _cpuid(writer, kernel, source), mask)
-    return _check_saved(writer, good, saved) if saved else good
+    good = _check_saved(writer, good, saved) if saved else good
+    return _ask_for_tiles(writer, kernel, good) if has_tiles else good
+
+
+def _ask_for_tiles(writer: FunctionWriter, kernel: str, good: str) -> str:
+    """Ask whether there is a palette of tiles, and the system for leave to use them."""
+    palettes = _cpuid(writer, kernel, (PALETTE_LEAF, 0, 0))
+    good = _both(writer, good, f"icmp uge i32 {palettes}, 1")
+    ask, done, before = writer.name("ask"), writer.name("done"), writer.block
+    writer.line(f"br i1 {good}, label {ask}, label {done}")
+    writer.start_block(ask)
+    words = ", ".join(f"i64 {word}" for word in (ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA))
+    refused = writer.emit(f"call i64 {_SYSCALL}({words})")
+    may = writer.emit(f"icmp eq i64 {refused}, 0")
+    writer.line(f"br label {done}")
+    writer.start_block(done)
+    return writer.emit(f"phi i1 [false, {before}], [{may}, {ask}]")
 
 
 def _cpuid_function(kernel: str) -> str:

@@ -66,7 +66,8 @@ class Outliner:
         storage = chunk_storage(loop)
         heap = _reserve(inner, storage)
         inner.leaving = f"call void @free(ptr {heap})" if heap else ""
-        inner.loop(loop, "%begin", "%end")
+        with inner.tiles(loop.body):
+            inner.loop(loop, "%begin", "%end")
         writer.finish_streams()
         if heap:
             writer.line(f"call void @free(ptr {heap})")

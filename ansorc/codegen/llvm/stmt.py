@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
 
@@ -11,6 +12,7 @@ from ansorc.codegen.llvm.condition import constant_value
 from ansorc.codegen.llvm.expr import ExprWriter
 from ansorc.codegen.llvm.fault import block_check, write_block_check, write_check
 from ansorc.codegen.llvm.loops import Counters, adds_to_tile, is_innermost, is_tile_step
+from ansorc.codegen.llvm.tiles import TileWriter, has_tiles
 from ansorc.codegen.llvm.transpose import match_transposition, write_block
 from ansorc.codegen.llvm.types import memory_type
 from ansorc.codegen.llvm.writer import FunctionWriter
@@ -19,6 +21,7 @@ from ansorc.errors import BuildError
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
 from ansorc.ir.passes.accesses import Stores
+from ansorc.ir.passes.matrix_nest import is_for_gpu
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -53,6 +56,8 @@ class StmtWriter:
         """The code to run before the function returns in the midst of it."""
         self._held = 0
         """Vectors of the register tiles in sight."""
+        self._tiles: TileWriter | None = None
+        """Writes the nests of matrix units, in a part of the code that has their tiles."""
 
     def place(self, buffer: Buffer, pointer: str) -> None:
         """Let `buffer`, when it is allocated, live at `pointer`."""
@@ -73,10 +78,7 @@ class StmtWriter:
             case For():
                 self._for(stmt)
             case Seq(stmts):
-                for before, item in zip((None, *stmts), stmts, strict=False):
-                    if before is not None and adds_to_tile(before) and adds_to_tile(item):
-                        self.writer.next_step(self._held)
-                    self.statement(item)
+                self._sequence(stmts)
             case If():
                 self._if(stmt)
             case Allocate(buffer, body):
@@ -94,6 +96,14 @@ class StmtWriter:
             case _:
                 assert_never(stmt)
 
+    def _sequence(self, stmts: Sequence[Stmt]) -> None:
+        for number, item in enumerate(stmts):
+            before = stmts[number - 1] if number else None
+            if before is not None and adds_to_tile(before) and adds_to_tile(item):
+                self.writer.next_step(self._held)
+            if self._tiles is None or not self._tiles.is_left_out(stmts, number):
+                self.statement(item)
+
     def _allocate(self, buffer: Buffer, body: Stmt) -> None:
         _require_cpu_scope(buffer)
         self.exprs.memory.bases[buffer.name] = self._places[buffer]
@@ -107,8 +117,25 @@ class StmtWriter:
         self.statement(body)
         self._held -= held
 
-    def loop(self, stmt: For, begin: str, end: str) -> None:
-        """Write a loop over [begin, end), which is not empty: tested after each round."""
+    @contextmanager
+    def tiles(self, stmt: Stmt) -> Generator[None]:
+        """Let this thread have tiles while `stmt` is written, if a matrix unit computes a part."""
+        if self._tiles is not None or not has_tiles(self.writer.module.target, stmt):
+            yield
+            return
+        self._tiles = TileWriter(self.writer, self.exprs, self.loop)
+        was_leaving = self.leaving
+        self.leaving = "\n  ".join(filter(None, (was_leaving, self._tiles.release)))
+        self._tiles.begin()
+        yield
+        self._tiles.end()
+        self._tiles, self.leaving = None, was_leaving
+
+    def loop(self, stmt: For, begin: str, end: str, body: Callable[[], None] | None = None) -> None:
+        """Write a loop over [begin, end), which is not empty: tested after each round.
+
+        `body` writes an iteration where `stmt.body` is not what is done in it.
+        """
         writer = self.writer
         top, latch, done = writer.name("loop"), writer.name("next"), writer.name("done")
         writer.forget_loads(self._stores.of(stmt))
@@ -124,7 +151,10 @@ class StmtWriter:
             if begin == "0" and is_innermost(stmt):
                 writer.scopes[-1].counters = counters
             writer.insert(counters.top)
-            self.statement(stmt.body)
+            if body is None:
+                self.statement(stmt.body)
+            else:
+                body()
             writer.line(f"br label {latch}")
             writer.start_block(latch)
             writer.insert(counters.end)
@@ -136,16 +166,22 @@ class StmtWriter:
         writer.close_landing()
 
     def _for(self, stmt: For) -> None:
+        with self.tiles(stmt):
+            self._loops(stmt)
+
+    def _loops(self, stmt: For) -> None:
         match stmt.kind:
             case LoopKind.BOUND:
                 raise BuildError(
                     f"loop '{stmt.var.name}' is bound to {stmt.thread}, which exists on GPUs only; "
                     "use parallel, vectorize or unroll for a CPU"
                 )
-            case LoopKind.MATRIX:
+            case LoopKind.MATRIX if self._tiles is not None and self._tiles.write(stmt):
+                pass
+            case LoopKind.MATRIX if is_for_gpu(stmt):
                 raise BuildError(
                     f"loop '{stmt.var.name}' is for the matrix units of a GPU; use tensorize with "
-                    "dot2 or dot4 for a CPU"
+                    "tile_bf16, tile_i8, dot2 or dot4 for a CPU"
                 )
             case LoopKind.PARALLEL if self._parallel is not None and is_parallel(stmt):
                 self._parallel(self, stmt)

@@ -34,9 +34,13 @@ RARE = "!3"
 class ModuleWriter:
     """The parts of a module: functions, declarations and metadata."""
 
-    def __init__(self, target: Target, *, is_guarded: bool = False) -> None:
+    def __init__(
+        self, target: Target, *, is_guarded: bool = False, has_tiles: bool = False
+    ) -> None:
         self.target = target
         self.is_guarded = is_guarded
+        self.has_tiles = has_tiles
+        """Whether its code uses the tile registers of AMX."""
         self.functions: list[str] = []
         self._library: dict[str, str] = {}
         self._room = _ROOM_IN_PLACE
@@ -49,6 +53,8 @@ class ModuleWriter:
         ]
         self.fault_sites: tuple[FaultSite, ...] = ()
         """The subjects of the kernel's checks."""
+        self.tile_shapes: dict[str, int] = {}
+        """The configurations of tile registers, and their numbers."""
         self.fault_function = ""
         """The function that a failed check calls."""
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from ansorc.errors import BuildError, IRError, TargetError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.dump import DumpFolder
+from ansorc.ir.passes.form_matrix_nests import form_matrix_nests
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.if_to_select import if_to_select
@@ -67,6 +68,7 @@ def _core_bytes(target: Target) -> int:
 
 CPU_PASSES: Passes = (
     ("simplify", lambda f, _: simplify_stmt(f)),
+    ("form_matrix_nests", lambda f, _: form_matrix_nests(f)),
     ("skip_padding", lambda f, _: skip_padding(f)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),

@@ -20,6 +20,7 @@ from ansorc.ir.buffer import Scope
 from ansorc.ir.expr import Load
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.accesses import Accesses, BufferAccess
+from ansorc.ir.passes.matrix_nest import holds_nests
 from ansorc.ir.passes.queries import uses
 from ansorc.ir.passes.register_tile import THREADED_KINDS, perfect_nest
 from ansorc.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, substatements
@@ -40,8 +41,8 @@ def _promote(stmt: Allocate, register_bytes: int) -> Allocate | None:
     buffer = stmt.buffer
     if buffer.scope is not Scope.LOCAL or buffer.bytes > register_bytes:
         return None
-    if not _has_parts(stmt.body, buffer.name):
-        return None
+    if not _has_parts(stmt.body, buffer.name) or holds_nests(stmt.body):
+        return None  # what matrix units add to is in registers of their own
     unrolled = _unroll(stmt.body, buffer.name)
     accesses = [each for each in Accesses(unrolled).all if each.buffer.name == buffer.name]
     if not all(map(_is_numbered, accesses)):

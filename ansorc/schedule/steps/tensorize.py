@@ -28,6 +28,10 @@ class Tensorize(Step):
     of float16, bfloat16 (in float32) and int8 (in int32) to the sums of the threads of a warp.
     `mma_tf32` adds 8 products of float32, without the lowest 13 bits of each factor. The build
     refuses sums that do not form tiles (`ansorc/ir/passes/gpu/matrix_tiles.py`).
+
+    For a CPU with AMX, `tile_bf16`, `tile_f16` and `tile_i8` multiply tiles of up to 16 rows and
+    columns. The loop is over the terms that adjoin in both factors: 2, 2 and 4. Outside of the
+    loops over rows and columns is one over up to 16 such groups (`form_matrix_nests`).
     """
 
     iterator: str

@@ -28,6 +28,7 @@ from ansorc.search.sketch.complete import is_long, place_stages, slides
 from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
 from ansorc.search.sketch.generate import generate
+from ansorc.search.sketch.matrix_product import TileMatrixProduct
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, is_redefined
@@ -178,7 +179,9 @@ class UntunedOnCpu:
     @staticmethod
     def of(dag: ComputeDAG, target: Target, wishes: DefaultWishes) -> UntunedOnCpu:
         """Return the search that counts no borders yet."""
-        rules = (AlwaysInline(), KeepRanges(), TensorizeDotProduct(wishes.rewrite_layout), Skip())
+        by_instruction = (TileMatrixProduct, TensorizeDotProduct)
+        made = (rule(wishes.rewrite_layout) for rule in by_instruction)
+        rules = (AlwaysInline(), KeepRanges(), *made, Skip())
         sketches = tuple(s for s in generate(dag, target, rules) if is_tensorized(s))
         borders = frozenset[str]()
         if not sketches:

@@ -12,6 +12,7 @@ from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules, rules_of_lim
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, place_stages
 from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
+from ansorc.search.sketch.matrix_product import TileMatrixProduct
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
@@ -45,6 +46,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         KeepRanges(),
         PrivateCopies(),
         SimplifyConstIndices(),
+        TileMatrixProduct(),
         TensorizeDotProduct(),
         WidenFactors(),
         Redefined(),
@@ -87,7 +89,10 @@ def rules_of(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
         )
     if not options.rewrite_layout:
         rules = tuple(
-            replace(r, lays_out=False) if isinstance(r, TensorizeDotProduct) else r for r in rules
+            replace(r, lays_out=False)
+            if isinstance(r, TileMatrixProduct | TensorizeDotProduct)
+            else r
+            for r in rules
         )
     return rules
 

@@ -23,6 +23,7 @@ from ansorc.search.features.operations import OperationCounts, chain_length
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.target import Target
 from ansorc.target.costs import CoreCosts
+from ansorc.target.matrix_units import MATRIX_UNITS, MatrixUnit
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +67,13 @@ def estimate_features(
     """Return the estimates of a statement that does `counts` in each iteration."""
     costs = target.costs
     cores = loops.parallel_extent / np.ceil(loops.parallel_extent / target.cores)
-    is_tensorized = bool(stage.iterators) and stage.iterators[-1].mark is Mark.TENSORIZE
-    steps = (
-        _dot_products(state, stage, target)
-        if is_tensorized
-        else _arithmetic(stage, counts, registers, conversions, target)
-    )
+    mark = stage.iterators[-1].mark if stage.iterators else Mark.NONE
+    if mark is Mark.TENSORIZE:
+        steps = _dot_products(state, stage, target)
+    elif mark is Mark.MATRIX and (unit := _unit_of(stage)) is not None:
+        steps = _tile_products(state, stage, unit, target)
+    else:
+        steps = _arithmetic(stage, counts, registers, conversions, target)
     arithmetic = steps / cores
     l1 = _bytes_moved(caches.l1_bytes, caches.l1_iterations, loops) / costs.fill_bytes[0] / cores
     begun = costs.piece * _bytes_moved(caches.l2_pieces, caches.l2_iterations, loops)
@@ -173,6 +175,38 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
     if not _reads_panel(state, stage):
         busy = busy + costs.far_load * vectors
     return visits * (repeats * busy + 2.0 * dots + costs.dot_visit)
+
+
+def _tile_products(state: State, stage: Stage, unit: MatrixUnit, target: Target) -> FloatArray:
+    """Cycles of one core where a matrix unit computes tiles of `stage`.
+
+    Its products wait for each other, for the sums that they add to, or for the loads of tiles.
+    """
+    costs = target.costs
+    names = [axis.name for axis in stage.op.axes[-2:]]
+    tall = wide = visits = repeats = np.asarray(1, dtype=np.int64)
+    around = [iterator for _, iterator in state.around(stage)]
+    for iterator in (*around, *stage.iterators[:-1]):
+        extent = as_array(iterator.extent)
+        is_own = iterator not in around
+        if is_own and iterator.kind is AxisKind.REDUCE:
+            is_step = iterator.axis == stage.iterators[-1].axis and iterator.level == 1
+            repeats = repeats * (1 if is_step else extent)
+        elif is_own and iterator.axis == names[0]:
+            tall = -(-extent // unit.rows)
+        elif is_own and iterator.axis == names[1]:
+            wide = -(-extent // unit.columns)
+        else:
+            visits = visits * extent
+    step = np.maximum(unit.cycles * tall * wide, costs.tile_load * (tall + wide))
+    step = np.maximum(step, unit.latency)
+    return visits * (repeats * step + 2.0 * unit.rows * tall * wide + costs.tile_visit)
+
+
+def _unit_of(stage: Stage) -> MatrixUnit | None:
+    """Return a unit of CPUs that computes the innermost loop of `stage`, if it is one of theirs."""
+    function = stage.iterators[-1].function
+    return next((unit for unit in MATRIX_UNITS if unit.function == function), None)
 
 
 def _reads_panel(state: State, stage: Stage) -> bool:

@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import ScheduleError
-from ansorc.ir.arith.affine import step_along
 from ansorc.ir.dtype import INT32
-from ansorc.ir.expr import BinaryOp as Op
-from ansorc.ir.expr import Load, Var, binary, dtype_of
+from ansorc.ir.expr import Load, Var, dtype_of
 from ansorc.ir.operator import DOT_FUNCTIONS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
@@ -25,18 +23,22 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import (
-    CacheRead,
     CacheWrite,
     ComputeAt,
     ComputeInline,
-    Fuse,
-    Panel,
     Redefine,
     Reorder,
     RewriteLayout,
     Split,
     Tensorize,
     Vectorize,
+)
+from ansorc.search.sketch.grouped_product import (
+    Weight,
+    is_grouped,
+    is_plain,
+    outer_axes,
+    with_panel,
 )
 from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer, is_made
 from ansorc.search.sketch.rule import PartialSketch, Verdict
@@ -147,13 +149,13 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
         definition = _definition(op, function, target)
         if definition is None:
             continue
-        grouped = [load for load in (left, right) if _is_grouped(op, load, terms)]
+        grouped = [load for load in (left, right) if is_grouped(op, load, terms)]
         if len(grouped) == 1 and not definition:
             return _Match(op.name, function, grouped[0].buffer.name, is_grouped=True)
         for weight, data in ((left, right), (right, left)):
             is_read_once = weight.buffer.constant and function == "dot4"  # laid out, as it is
             pays = op.axes[-2].extent >= _LEAST_ROWS or is_read_once
-            if not pays or not _is_plain(op, weight, data):
+            if not pays or not is_plain(op, weight, data):
                 continue
             if function == "dot2" and int16_factors(op) is not None:
                 definition = "int16"
@@ -171,27 +173,6 @@ def _definition(op: ComputeOp, function: str, target: Target) -> str | None:
         return ""
     has_bytes = function == "dot4" and _is_usable(target, function, ("uint8", "int8"))
     return "shifted" if has_bytes and shifted_factors(op) is not None else None
-
-
-def _is_grouped(op: ComputeOp, weight: Load, terms: int) -> bool:
-    """Return whether the factors of a group adjoin: `weight[..., k // terms, j, k % terms]`."""
-    k, j = Var(op.reduce_axes[-1].name), Var(op.axes[-1].name)
-    groups = binary(Op.FLOORDIV, k, terms), j, binary(Op.MOD, k, terms)
-    return weight.indices[-3:] == groups
-
-
-def _is_plain(op: ComputeOp, weight: Load, data: Load) -> bool:
-    """Return whether it is a product `data[…, k] * weight[…, k, j]`, or `weight[…, j, k]`."""
-    k, j = Var(op.reduce_axes[-1].name), Var(op.axes[-1].name)
-    own_axes = {k.name, j.name}
-    if not data.indices:
-        return False
-    others = (*weight.indices[:-2], *data.indices[:-1])
-    fits = weight.indices[-2:] in ((k, j), (j, k))
-    fits = fits and weight.buffer.name != data.buffer.name
-    fits = fits and step_along(data.indices[-1], k.name) == 1
-    used = {name for index in others for name in free_vars(index)}
-    return fits and not own_axes & used and j.name not in free_vars(data.indices[-1])
 
 
 def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
@@ -231,14 +212,17 @@ def _tensorize(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Par
         divided.loop(axis.name, level)
         for axis, level in ((column, 0), (row, 0), (row, 1), (column, 1))
     )
-    before, inside = _outer_axes(partial.stage(name).op, match.weight, consumer.op)
+    before, inside = outer_axes(partial.stage(name).op, match.weight, consumer.op)
     partial = partial.then(
         Reorder(consumer.name, (*before, loops[0], *inside, *loops[1:])),
         ComputeAt(name, consumer.name, loops[1]),
     )
     partial = partial.then(*_inner_steps(partial.stage(name).op, match.function))
     if is_packed:
-        partial = _with_panel(partial, match, name, (consumer.name, loops[0]))
+        weight = Weight(
+            match.weight, DOT_FUNCTIONS[match.function], match.is_grouped, match.is_transposed
+        )
+        partial = with_panel(partial, weight, name, (consumer.name, loops[0]))
     elif not match.is_grouped:
         partial = partial.then(RewriteLayout(name, match.weight))
     for other in [s.op for s in partial.state.stages if s.name != name and s.is_untouched]:
@@ -278,18 +262,6 @@ def _weight_name(op: ComputeOp) -> str:
     )
 
 
-def _outer_axes(
-    op: ComputeOp, weight: str, consumer: ComputeOp
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the consumer's outer axes that choose other weights, and those that do not."""
-    (load,) = (each for each in op.loads if each.buffer.name == weight)
-    own_axes, axes = op.axes[:-2], consumer.axes[:-2]
-    pairs = [(each.name, axis.name) for each, axis in zip(own_axes, axes, strict=True)]
-    moves = [any(step_along(i, name) for i in load.indices) for name, _ in pairs]
-    before = tuple(name for (_, name), moved in zip(pairs, moves, strict=True) if moved)
-    return before, tuple(name for (_, name), moved in zip(pairs, moves, strict=True) if not moved)
-
-
 def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, TileVariable]:
     """Return the tile variables of rows and columns."""
     lanes = partial.target.vector_bytes // INT32.bytes
@@ -324,29 +296,3 @@ def _column_sum_steps(partial: PartialSketch, op: ComputeOp, function: str) -> I
     yield from (split, Reorder(op.name, (outer, group, inner, term)))
     yield Tensorize(op.name, term, function)
     yield Vectorize(op.name, inner)
-
-
-def _with_panel(
-    partial: PartialSketch, match: _Match, reader: str, loop: tuple[str, str]
-) -> PartialSketch:
-    """Copy the columns of a tile's weights where they lie together, or compute them there.
-
-    They are held in groups, whose terms adjoin.
-    """
-    weight = match.weight
-    panel = partial.state.find(weight)
-    if panel is None or not panel.is_untouched or len(partial.state.readers(weight)) != 1:
-        read = partial.then(CacheRead(weight, CACHE_SCOPE, (reader,)))
-        (panel,) = read.state.beyond(partial.state)
-        partial = read
-    partial = partial.then(ComputeAt(panel.name, *loop))
-    *others, first, second = (axis.name for axis in panel.op.axes)
-    if match.is_grouped:
-        return partial.then(Fuse(panel.name, (first, second)))
-    column, term = (first, second) if match.is_transposed else (second, first)
-    split = Split(panel.name, term, (DOT_FUNCTIONS[match.function],))
-    group, term = split.made
-    return partial.then(
-        split, Reorder(panel.name, (*others, group, column, term)), Panel(panel.name, term),
-        Fuse(panel.name, (column, term)),
-    )  # fmt: skip

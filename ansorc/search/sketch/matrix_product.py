@@ -1,0 +1,220 @@
+"""TileMatrixProduct: a matrix product that the matrix unit of a CPU computes.
+
+It applies to the sums of products to which dot-product instructions apply, with any number of
+columns, if the terms make tiles of the unit that are not too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ansorc.codegen.base import backend_of
+from ansorc.errors import ScheduleError
+from ansorc.ir.arith.affine import affine, step_along
+from ansorc.ir.expr import Load, Var, dtype_of
+from ansorc.ir.operator import MATRIX_FUNCTIONS
+from ansorc.ir.substitute import free_vars
+from ansorc.lang.compute_op import ComputeOp
+from ansorc.schedule.dot_body import factors, misfit
+from ansorc.schedule.extent import Hole
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import (
+    CacheWrite,
+    ComputeAt,
+    Redefine,
+    Reorder,
+    RewriteLayout,
+    Split,
+    Tensorize,
+)
+from ansorc.search.sketch.grouped_product import (
+    Weight,
+    is_grouped,
+    is_plain,
+    outer_axes,
+    with_panel,
+)
+from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer, is_made
+from ansorc.search.sketch.rule import PartialSketch, Verdict
+from ansorc.search.sketch.sketch import TileVariable
+from ansorc.search.sketch.tiling import tile_variable
+from ansorc.search.tiles import divisors
+from ansorc.target import Target
+from ansorc.target.matrix_units import MatrixUnit, matrix_unit
+
+MOST_TILES = 2
+"""Tiles of the unit along the rows, and columns, of a register tile."""
+_LEAST_GROUPS = 8
+"""Groups of terms in a tile: shorter ones leave the unit waiting for its loads."""
+_LEAST_ROWS, _LEAST_PACKED_ROWS = 2, 8
+"""Rows of a product; of one whose weights are packed in the kernel, which takes longer for fewer.
+One row does not use a unit: its time is that of reading the weights."""
+
+
+@dataclass(frozen=True)
+class TileMatrixProduct:
+    """Compute the one stage that a matrix unit fits by that unit, in tiles.
+
+        for i, j, k: C += cast(A) * cast(B)   ->   for i0, j0, i1:
+                                                       for k0, k1, i2, j1, k2: C += tile(A, B)
+
+    Beyond the paper. Its consumer is tiled around it. A constant weight is laid out in the order of
+    the tiles before the first call (if `lays_out`); another one that is not defined in groups is
+    packed in the kernel, once for a block of rows (i0).
+    """
+
+    lays_out: bool = True
+
+    def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
+        """Return whether `stage` is the only one that fits, and its readers allow it."""
+        return Verdict.SKIP if self._tiled(partial, stage) is None else Verdict.APPLY
+
+    def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketch."""
+        tiled = self._tiled(partial, stage)
+        assert tiled is not None
+        yield tiled
+
+    def _tiled(self, partial: PartialSketch, stage: str) -> PartialSketch | None:
+        """Return the sketch with `stage` computed by a unit; None if it does not fit."""
+        if is_made(partial, stage) or not partial.stage(stage).is_untouched:
+            return None
+        if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
+            return None  # its terms are others than in the definition
+        matches = (_match(op, partial.target) for op in partial.state.dag.ops)
+        fitting = [match for match in matches if match is not None]
+        if [match.stage for match in fitting] != [stage]:
+            return None
+        (match,) = fitting
+        constants = {buffer.name for buffer in partial.state.dag.inputs if buffer.constant}
+        weight = match.weight
+        is_laid = self.lays_out and not weight.is_grouped and weight.tensor in constants
+        is_read = is_laid or weight.is_grouped
+        least = _LEAST_ROWS if is_read else _LEAST_PACKED_ROWS
+        if partial.stage(stage).op.axes[-2].extent < least:
+            return None
+        try:
+            return _tile(partial, match, is_laid=is_laid, is_packed=not is_read)
+        except ScheduleError:
+            return None  # a producer or consumer does not allow this form
+
+
+@dataclass(frozen=True)
+class _Match:
+    """A stage that a unit can compute."""
+
+    stage: str
+    unit: MatrixUnit
+    weight: Weight
+    groups: int
+    """Groups of terms in a tile."""
+
+
+def _match(op: ComputeOp, target: Target) -> _Match | None:
+    """Return how a unit can compute `op`, else None."""
+    pair = factors(op.body)
+    if pair is None or len(op.axes) < 2 or not op.reduce_axes:
+        return None
+    left, right = pair
+    if not isinstance(left, Load) or not isinstance(right, Load):
+        return None
+    extent = op.reduce_axes[-1].extent
+    for data, weight in ((left, right), (right, left)):
+        unit = matrix_unit(target, dtype_of(data).name, dtype_of(weight).name)
+        if unit is None or misfit(op, unit.function) or extent % unit.group:
+            continue
+        groups = max(n for n in divisors(extent // unit.group) if n <= unit.rows)
+        form = _form(op, weight, data, unit.group)
+        usable = backend_of(target).capabilities(target).dot_products
+        if groups >= _LEAST_GROUPS and form is not None and usable:
+            return _Match(op.name, unit, form, groups)
+    return None
+
+
+def _form(op: ComputeOp, weight: Load, data: Load, group: int) -> Weight | None:
+    """Return how the weight lies; None unless rows move only the data, in whole tiles."""
+    row, column, axis = op.axes[-2].name, op.axes[-1].name, op.reduce_axes[-1].name
+    if not data.indices or step_along(data.indices[-1], axis) != 1:
+        return None
+    if any(affine(index) is None for index in data.indices):
+        return None
+    moved = {name for index in data.indices for name in free_vars(index)}
+    moved_weight = {name for index in weight.indices for name in free_vars(index)}
+    is_apart = row in moved and column not in moved and row not in moved_weight
+    if not is_apart or any(step_along(index, axis) for index in data.indices[:-1]):
+        return None
+    if is_grouped(op, weight, group):
+        others = {name for index in weight.indices[:-3] for name in free_vars(index)}
+        is_separate = weight.buffer.name != data.buffer.name and not others & {column, axis}
+        return Weight(weight.buffer.name, group, is_grouped=True) if is_separate else None
+    if not is_plain(op, weight, data) or any(affine(index) is None for index in weight.indices):
+        return None
+    is_transposed = weight.indices[-1] == Var(axis)
+    return Weight(weight.buffer.name, group, is_grouped=False, is_transposed=is_transposed)
+
+
+def _tile(
+    partial: PartialSketch, match: _Match, *, is_laid: bool, is_packed: bool
+) -> PartialSketch:
+    """Return the sketch with the stage and its consumer tiled around the unit."""
+    name, weight = match.stage, match.weight
+    if fusible_consumer(partial, name) is None:
+        written = partial.then(CacheWrite(name, CACHE_SCOPE))
+        (computing,) = written.state.beyond(partial.state)
+        partial, name = written, computing.name
+    consumer = fusible_consumer(partial, name)
+    assert consumer is not None
+    rows, columns = _variables(consumer, match.unit)
+    row, column = consumer.op.axes[-2].name, consumer.op.axes[-1].name
+    partial = partial.then(
+        Split(consumer.name, row, (Hole(rows.name, (1,)), Hole(rows.name, (2,)))),
+        Split(consumer.name, column, (Hole(columns.name, (1,)),)),
+    )
+    divided = partial.stage(consumer.name)
+    i = [divided.loop(row, level) for level in range(3)]
+    j = [divided.loop(column, level) for level in range(2)]
+    before, inside = outer_axes(partial.stage(name).op, weight.tensor, consumer.op)
+    partial = partial.then(
+        Reorder(consumer.name, (*before, i[0], j[0], *inside, i[1], i[2], j[1])),
+        ComputeAt(name, consumer.name, i[1]),
+    )
+    op = partial.stage(name).op
+    *others, axis = (each.name for each in op.reduce_axes)
+    split = Split(name, axis, (match.groups, match.unit.group))
+    first, groups, terms = split.made
+    space = tuple(each.name for each in op.axes)
+    function = match.unit.function
+    partial = partial.then(
+        split, Reorder(name, (*others, first, groups, *space, terms)),
+        Tensorize(name, terms, function),
+    )  # fmt: skip
+    assert MATRIX_FUNCTIONS[function] == match.unit.group
+    if is_packed:
+        partial = with_panel(partial, weight, name, (consumer.name, j[0]))
+    elif is_laid:
+        partial = partial.then(RewriteLayout(name, weight.tensor))
+    words = f"{function} {match.stage}" + f", pack {weight.tensor}" * is_packed
+    return replace(
+        partial.with_trace(words),
+        pending=(),  # the panel copies, or computes, the weights as they are defined
+        variables=(*partial.variables, rows, columns),
+    )
+
+
+def _variables(consumer: Stage, unit: MatrixUnit) -> tuple[TileVariable, TileVariable]:
+    """Return the tile variables of rows, in blocks, and of columns."""
+    row, column = consumer.op.axes[-2:]
+    pairs = ((row, 3, unit.rows), (column, 2, unit.columns))
+    rows, columns = (
+        replace(
+            tile_variable(consumer, axis, levels, MOST_TILES * side),
+            ragged=tuple(
+                count * side
+                for count in range(1, MOST_TILES + 1)
+                if axis.extent > count * side and axis.extent % (count * side)
+            ),
+        )
+        for axis, levels, side in pairs
+    )
+    return rows, columns
