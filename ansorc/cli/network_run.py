@@ -16,11 +16,11 @@ from ansorc.codegen.call.call_times import call_times
 from ansorc.codegen.call.library import load_library
 from ansorc.codegen.call.network_module import CallTime, NetworkModule
 from ansorc.codegen.call.network_variants import NetworkVariants
+from ansorc.codegen.package.manifest import NetworkManifest, VariantsManifest, read_manifest
 from ansorc.errors import MeasureError
 from ansorc.graph.network import Network
 from ansorc.graph.network_build import choose_programs, compile_network, describe_tuned_share
 from ansorc.graph.output_errors import OutputError, OutputErrors
-from ansorc.graph.precision import precision_of
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
@@ -46,6 +46,7 @@ def run_network(
             loaded = loaded.module_for(*random_inputs(network.source).values())
         if not isinstance(loaded, NetworkModule):
             raise click.UsageError(f"{library} is a kernel, no network")
+        _require_same_precision(network, library)
         module, origin = loaded, f"built library {library}"
     else:
         programs = choose_programs(network, choice)
@@ -71,6 +72,18 @@ def run_network(
         f"  from Python: {call_times(partial(module, *arrays, threads=choice.threads), 0.5)}"
     )
     _print_layers(network, module.profile(*arrays, threads=choice.threads), peak)
+
+
+def _require_same_precision(network: Network, library: Path) -> None:
+    """Raise UsageError if the library was built of the network in another precision."""
+    manifest = read_manifest(library)
+    built = manifest.networks[0] if isinstance(manifest, VariantsManifest) else manifest
+    wanted = network.precision
+    if isinstance(built, NetworkManifest) and built.precision != wanted:
+        raise click.UsageError(
+            f"{library} keeps tensors in {built.precision}, and this command asks for {wanted}: "
+            f"give the --precision and --keep that it was built with"
+        )
 
 
 def check_outputs(
@@ -100,7 +113,7 @@ def check_outputs(
         for each in outputs.growth():
             lines.append(
                 f"the error grows from {each.before:.2g} to {each.after:.2g} (root mean square) "
-                f"in '{each.tensor}': {each.kernel}"
+                f"in {', '.join(each.nodes)}: {each.kernel}"
             )
     return lines
 
@@ -109,7 +122,7 @@ def _error_words(found: OutputError, kind: TensorType, network: Network) -> str:
     """Return the error of a right output, beside that of float32."""
     if found.in_float32 is None:
         return f"largest error {found.error:.2g} of its largest element (float64 reference)"
-    precision = precision_of(network.source)
+    precision = network.precision
     if kind.dtype.is_float:
         return (
             f"largest error {found.error:.2g} of its largest element in {precision}, "

@@ -15,6 +15,7 @@ from ansorc.graph.graph import Graph
 from ansorc.graph.narrow_storage import narrow_storage
 from ansorc.graph.partition import GraphPartition, partition
 from ansorc.graph.passes.pipeline import optimize_graph
+from ansorc.graph.precision import PRECISIONS
 from ansorc.graph.verify import verify_partition
 from ansorc.ir import notebook
 from ansorc.ir.dump import DumpFolder, dump_folder
@@ -82,6 +83,16 @@ class Network:
         The weights of the graph that was imported are then no longer held.
         """
         return replace(self, source=self.graph)
+
+    @property
+    def precision(self) -> str:
+        """What weights and tensors between kernels are kept in, as `NetworkPlan.precision`."""
+        outside = {*self.graph.inputs, *map(self.partition.root, self.graph.outputs)}
+        names = {n for g in self.partition.groups for n in (*g.inputs, *g.outputs)}
+        inside = {root for root in map(self.partition.root, names) if root not in outside}
+        kinds = {self.graph.types[name].dtype.name for name in inside}
+        narrow = [name for name, kind in PRECISIONS.items() if kind in kinds]
+        return "+".join(narrow) or "f32"
 
     @property
     def arena_alignment(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
-from ansorc.graph.precision import with_precision
+from ansorc.graph.precision import source_names, with_precision
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import BFLOAT16, FLOAT16
 
@@ -42,7 +42,8 @@ class ErrorGrowth:
     """A kernel whose result errs more than what it reads: root mean squares, as shares."""
 
     kernel: str
-    tensor: str
+    nodes: tuple[str, ...]
+    """The file's nodes in it, as `keep` names them; without names, its result."""
     before: float
     after: float
 
@@ -111,7 +112,8 @@ class OutputErrors:
         grown: list[ErrorGrowth] = []
         for name, group in names.items():
             before = max((errors.get(root(read), 0.0) for read in group.inputs), default=0.0)
-            grown.append(ErrorGrowth(group.title, name, before, errors[name]))
+            nodes = tuple(dict.fromkeys(n for node in group.nodes for n in source_names(node)))
+            grown.append(ErrorGrowth(group.title, nodes or (name,), before, errors[name]))
         worst = sorted(grown, key=lambda each: each.before - each.after)
         return [each for each in worst[:most] if each.after > each.before]
 

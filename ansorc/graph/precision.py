@@ -70,12 +70,6 @@ def choose_precision(graph: Graph, precision: str | None, keep: Sequence[str] = 
     return with_precision(graph, precision, keep)
 
 
-def precision_of(graph: Graph) -> str:
-    """Return the precision that a network is kept in between its kernels, for people."""
-    kinds = {node.storage for node in graph.nodes if node.storage}
-    return "+".join(name for name, kind in PRECISIONS.items() if kind in kinds) or "f32"
-
-
 def _kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
     """Return the names of the nodes that `keep` names; raise OptionError."""
     kept: set[str] = set()
@@ -92,4 +86,9 @@ def _kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
 
 def _names(node: GraphNode) -> set[str]:
     """Return what a node may be called: its outputs, and its name in the file."""
-    return {*node.outputs, *re.findall(r"'([^']+)'", node.source)}
+    return {*node.outputs, *source_names(node)}
+
+
+def source_names(node: GraphNode) -> Sequence[str]:
+    """Return the name that a node has in its file, if it has one."""
+    return re.findall(r"'([^']+)'", node.source)[:1]

@@ -64,8 +64,16 @@ def test_a_precision_is_told_with_its_errors(cli: CommandLine) -> None:
     told = re.search(rf"  'y' is right: {error} \(float64 reference\)\n", ran.out)
     assert told, ran.out
     assert float(told[1]) > 10 * float(told[2])
-    assert re.search(r"  the error grows from 0 to [\d.e-]+ \(root mean square\) in '", ran.out)
+    assert re.search(r"  the error grows from 0 to [\d.e-]+ \(root mean square\) in \w", ran.out)
     assert "bfloat16[2, " in ran.out
+
+
+def test_a_library_of_another_precision_is_refused(cli: CommandLine) -> None:
+    narrow = (*NET, "--precision", "bf16")
+    assert cli.run("build", *narrow).code == 0
+    error = cli.run("run", *NET, "-l", "net.so").refused(2)
+    assert "net.so keeps tensors in bf16, and this command asks for f32: give the --pre" in error
+    assert cli.run("run", *narrow, "-l", "net.so", "--threads", "1").code == 0
 
 
 def test_nodes_are_kept_by_name(cli: CommandLine) -> None:

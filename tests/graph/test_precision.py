@@ -10,7 +10,7 @@ from ansorc.errors import OptionError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
-from ansorc.graph.precision import choose_precision, precision_of, with_precision
+from ansorc.graph.precision import choose_precision, with_precision
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.compile_backend import TorchCompileOptions
 from ansorc.ir.dtype import FLOAT32
@@ -41,8 +41,8 @@ def test_products_and_what_follows_them_are_narrow() -> None:
 def test_none_leaves_a_network_as_its_file_has_it() -> None:
     graph = with_precision(residual_network(), "bf16")
     assert choose_precision(graph, None) is graph
-    assert precision_of(graph) == "bf16"
-    assert precision_of(with_precision(graph, "f32")) == "f32"
+    assert Network.of(graph).precision == "bf16"
+    assert Network.of(with_precision(graph, "f32")).precision == "f32"
 
 
 def test_kept_nodes_stay_float32_with_their_weights() -> None:

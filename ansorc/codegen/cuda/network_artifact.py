@@ -61,6 +61,7 @@ def write_cuda_network(
             plan.signature, target, kernel_version(image + digest),
             tuple(call.name for call in plan.calls), plan.weights.nbytes,
             os.path.relpath(file.absolute(), path.absolute().parent) if file else None,
+            plan.precision,
         )  # fmt: skip
         write_synced(library, image)
         write_synced(header, network_header_text(manifest, launches, path.name, digest).encode())

@@ -42,6 +42,9 @@ class MemoryWriter:
         flat = self._flat(buffer, indices)
         if isinstance(flat, list):
             return self._gather(buffer, flat, mask)
+        if mask is not None and flat.lanes == 1:  # of a mask that lets the element be any other
+            known = self._loaded(buffer, flat, None)
+            mask = mask if known is None else None
         if mask is not None and _inside(flat.first, buffer, flat.reach):
             mask = None
         return self._once(buffer, flat, mask and mask.text, partial(self._load_flat, mask=mask))
@@ -66,17 +69,23 @@ class MemoryWriter:
         self, buffer: Buffer, flat: LaneIndex[Symbol], wanted: str | None, load: _Loading
     ) -> Value:
         """Return what was loaded from `flat` on the condition `wanted`, else `load` it now."""
-        first = flat.first
-        key = (*first.terms.items(), first.constant, flat.step, flat.lanes, wanted)
+        if (loaded := self._loaded(buffer, flat, wanted)) is not None:
+            return loaded
+        value = load(buffer, flat)
+        key = _load_key(flat, wanted)
+        self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
+        self._writer.scopes[-1].used[value.text] = self._writer.step
+        return value
+
+    def _loaded(self, buffer: Buffer, flat: LaneIndex[Symbol], wanted: str | None) -> Value | None:
+        """Return what was loaded from `flat` on the condition `wanted`; None if nothing was."""
+        key = _load_key(flat, wanted)
         for scope in reversed(self._writer.scopes):
             loads = scope.loads.get(buffer.name)
             if loads and (loaded := loads.get(key)) is not None:
                 scope.used[loaded.text] = self._writer.step
                 return loaded
-        value = load(buffer, flat)
-        self._writer.scopes[-1].loads.setdefault(buffer.name, {})[key] = value
-        self._writer.scopes[-1].used[value.text] = self._writer.step
-        return value
+        return None
 
     def store(self, store: Store, value: Value, mask: Value | None = None) -> None:
         """Store `value` where `store` does; of lanes with one address the last one counts.
@@ -445,6 +454,12 @@ def _holds_pairs(buffer: Buffer, element: Linear[Symbol]) -> bool:
     """Whether `buffer` has complex numbers, and the parity of the place `element` is known."""
     is_known = all(factor % 2 == 0 for factor in element.terms.values())
     return buffer.is_complex and is_known and buffer.scope is not Scope.REGISTER
+
+
+def _load_key(flat: LaneIndex[Symbol], wanted: str | None) -> tuple[object, ...]:
+    """Return what tells the load of `flat` on the condition `wanted` from others."""
+    first = flat.first
+    return (*first.terms.items(), first.constant, flat.step, flat.lanes, wanted)
 
 
 def _inside(element: Linear[Symbol], buffer: Buffer, reach: int = 0) -> bool:

@@ -122,7 +122,8 @@ def _manifest(
 ) -> NetworkManifest:
     file = os.path.relpath(weights.absolute(), path.absolute().parent) if weights else None
     names = tuple(call.name for call in plan.calls)
-    return NetworkManifest(plan.signature, target, version, names, plan.weights.nbytes, file)
+    size, precision = plan.weights.nbytes, plan.precision
+    return NetworkManifest(plan.signature, target, version, names, size, file, precision)
 
 
 def link_network_library(

@@ -41,8 +41,16 @@ def network_header_text(manifest: NetworkManifest) -> str:
             f"void {name}_close(void);"
         )
     return header_of(
-        manifest, names, _weight_lines(manifest), [_STATUSES] * has_file, macros, declarations
+        manifest, names, _network_lines(manifest), [_STATUSES] * has_file, macros, declarations
     )
+
+
+def _network_lines(manifest: NetworkManifest) -> list[str]:
+    """Return what a contract says of the weights and of a narrow precision."""
+    lines = _weight_lines(manifest)
+    if manifest.precision != "f32":
+        lines.insert(0, f"Between its kernels tensors are kept in {manifest.precision}.")
+    return lines
 
 
 def _weight_lines(manifest: NetworkManifest) -> list[str]:

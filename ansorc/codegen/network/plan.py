@@ -11,7 +11,10 @@ from ansorc.codegen.network.weights import WeightBlock, round_up
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import BFLOAT16, FLOAT16
 from ansorc.ir.fault import FaultSite
+
+_NARROW = {BFLOAT16: "bf16", FLOAT16: "f16"}
 
 
 class PlaceKind(Enum):
@@ -103,6 +106,19 @@ class NetworkPlan:
             self.name, arrays, size, parallel, total, records, faults=self.faults,
             fault_place=self.fault_place if self.faults else 0,
         )  # fmt: skip
+
+    @property
+    def precision(self) -> str:
+        """What weights and tensors between kernels are kept in: "f32", "bf16", "f16", or both."""
+        pairs = (
+            pair
+            for call in self.calls
+            for pair in zip(call.arguments, self.kernels[call.kernel].signature.params, strict=True)
+        )
+        outside = (PlaceKind.INPUT, PlaceKind.OUTPUT)
+        kinds = {param.dtype for slot, param in pairs if slot.kind not in outside}
+        narrow = [name for kind, name in _NARROW.items() if kind in kinds]
+        return "+".join(narrow) or "f32"
 
     @property
     def fault_place(self) -> int:

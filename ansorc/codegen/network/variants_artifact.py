@@ -56,7 +56,8 @@ def write_variants(
 
 def _manifest(plan: NetworkPlan, version: str, target: Target) -> NetworkManifest:
     names = tuple(call.name for call in plan.calls)
-    return NetworkManifest(plan.signature, target, version, names, plan.weights.nbytes, None)
+    size, precision = plan.weights.nbytes, plan.precision
+    return NetworkManifest(plan.signature, target, version, names, size, None, precision)
 
 
 def _header_text(name: str, manifests: Sequence[NetworkManifest]) -> str:

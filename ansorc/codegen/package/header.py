@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ansorc.codegen.package.c_names import c_names, packer_name
 from ansorc.codegen.package.manifest import Manifest
+from ansorc.codegen.package.narrow_floats import NARROW_FLOATS
 from ansorc.codegen.package.signature import FAULT_STATUS, Param, Signature
 from ansorc.ir.dtype import BFLOAT16, FLOAT16, DType
 
@@ -45,6 +46,8 @@ _BITS = {
     FLOAT16: ", IEEE binary16 bits",
     BFLOAT16: ", bfloat16 bits: the upper half of a float",
 }
+_NARROW_TYPES = {FLOAT16: "ansorc_f16", BFLOAT16: "ansorc_bf16"}
+"""The names of `NARROW_FLOATS` for what is uint16_t."""
 
 
 def header_text(manifest: Manifest) -> str:
@@ -72,6 +75,7 @@ def header_of(
         "#include <stddef.h>\n#include <stdint.h>",
         _STATUS,
         FAULT_STATUSES,
+        *[NARROW_FLOATS] * any(param.dtype in _NARROW_TYPES for param in signature.params),
         *statuses,
         "\n".join([*macros_of(manifest, names), *macros]),
         '#ifdef __cplusplus\nextern "C" {\n#endif',
@@ -88,7 +92,7 @@ def header_of(
 def declaration(signature: Signature, names: Sequence[str], function: str, *more: str) -> str:
     """Return the declaration of a function that takes the arrays, a workspace, threads and more."""
     arguments = [
-        f"{'' if param.is_written else 'const '}{c_type(param.dtype)} *{name}"
+        f"{'' if param.is_written else 'const '}{_named_type(param.dtype)} *{name}"
         for param, name in zip(signature.params, names, strict=True)
     ]
     indent = " " * (len(function) + len("int32_t ("))
@@ -103,6 +107,11 @@ def c_type(dtype: DType) -> str:
     if dtype.is_float:
         return {16: "uint16_t", 32: "float", 64: "double"}[dtype.bits]
     return f"{dtype.name}_t"
+
+
+def _named_type(dtype: DType) -> str:
+    """Return the C type of an element, by its name where it is a float of 16 bits."""
+    return _NARROW_TYPES.get(dtype) or c_type(dtype)
 
 
 def _contract(manifest: Manifest, names: Sequence[str], more: Sequence[str]) -> str:
@@ -209,7 +218,7 @@ def _packers(signature: Signature, names: Sequence[str]) -> Iterator[str]:
     for param, name in zip(signature.params, names, strict=True):
         if param.packing is None:
             continue
-        function, kind = packer_name(signature.name, name), c_type(param.dtype)
+        function, kind = packer_name(signature.name, name), _named_type(param.dtype)
         macro = f"{signature.name.upper()}_{name.upper()}"
         yield (
             f"/* Reads {macro}_ELEMENTS of source, writes {macro}_PACKED_ELEMENTS of packed; they\n"

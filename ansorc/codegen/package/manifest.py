@@ -40,6 +40,8 @@ class NetworkManifest(Manifest):
     weights_bytes: int
     weights_file: str | None
     """Where the weights are, from the library's directory; None: inside it."""
+    precision: str = "f32"
+    """What weights and tensors between kernels are kept in: "f32", "bf16", "f16", or "bf16+f16"."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,17 @@ def manifest_text(manifest: Manifest, library: Path) -> str:
     }
     if isinstance(manifest, NetworkManifest):
         weights = {"bytes": manifest.weights_bytes, "file": manifest.weights_file}
-        document |= {"network": {"calls": manifest.call_names, "weights": weights}}
+        told = {"calls": manifest.call_names, "weights": weights, "precision": manifest.precision}
+        document |= {"network": told}
     return json.dumps(document, indent=2) + "\n"
 
 
 def variants_manifest_text(manifest: VariantsManifest, library: Path) -> str:
     """Return the JSON text for the library of several networks in the file `library`."""
-    networks = [{**n.signature.to_json(), "calls": n.call_names} for n in manifest.networks]
+    networks = [
+        {**n.signature.to_json(), "calls": n.call_names, "precision": n.precision}
+        for n in manifest.networks
+    ]
     document = {
         "format": FORMAT,
         "version": manifest.version,
@@ -151,7 +157,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest | VariantsManifest:
         size, networks = int(document["weights"]["bytes"]), list[NetworkManifest]()
         for each in document["variants"]:
             called = Signature.from_json(each), target, version, tuple(map(str, each["calls"]))
-            networks.append(NetworkManifest(*called, size, None))
+            networks.append(NetworkManifest(*called, size, None, _precision(each)))
         return VariantsManifest(str(document["name"]), target, version, tuple(networks))
     signature = Signature.from_json(document)
     network = document.get("network")
@@ -159,4 +165,10 @@ def _manifest(document: Mapping[str, Any]) -> Manifest | VariantsManifest:
         return Manifest(signature, target, version)
     names, weights = tuple(map(str, network["calls"])), network["weights"]
     file = None if weights["file"] is None else str(weights["file"])
-    return NetworkManifest(signature, target, version, names, int(weights["bytes"]), file)
+    size = int(weights["bytes"])
+    return NetworkManifest(signature, target, version, names, size, file, _precision(network))
+
+
+def _precision(network: Mapping[str, Any]) -> str:
+    """Return the precision in the manifest of a network; earlier releases computed in float32."""
+    return str(network.get("precision", "f32"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from ansorc.ir.arith.affine import Atom, Linear, linear
+from ansorc.ir.arith.integer import rejoin
 from ansorc.ir.arith.interval import Interval, linear_bounds
 from ansorc.ir.expr import Expr, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.accesses import BufferAccess, Span
-from ansorc.ir.passes.queries import reads_memory
+from ansorc.ir.passes.queries import flat_offset, reads_memory
 
 
 def are_iterations_independent(span: Span) -> bool:
@@ -33,11 +34,27 @@ def _is_scatter(span: Span, group: Sequence[BufferAccess]) -> bool:
 
 
 def _are_apart(span: Span, group: Sequence[BufferAccess]) -> bool:
-    """Return whether some dimension separates all accesses of different iterations."""
-    return any(
-        _is_apart([_AffineIndex.of(span, access, axis) for access in group])
+    """Return whether some dimension separates all accesses of different iterations.
+
+    Or all together do: a fused loop moves one by its quotient and the next by its remainder.
+    """
+    by_dimension = (
+        [_AffineIndex.of(span, access, linear(access.indices[axis])) for access in group]
         for axis in range(len(group[0].indices))
     )
+    if any(map(_is_apart, by_dimension)):
+        return True
+    return _is_apart([_AffineIndex.of(span, access, _joined(access)) for access in group])
+
+
+def _joined(access: BufferAccess) -> Linear[Atom] | None:
+    """Return the place in memory of an access of a scalar, with digits of loops joined."""
+    if any(linear(index) is None for index in access.indices):
+        return None
+    offset = flat_offset(access.buffer, access.indices)
+    if offset is not None:
+        rejoin(offset, {})
+    return offset
 
 
 def _is_apart(indices: Sequence[_AffineIndex | None]) -> bool:
@@ -61,8 +78,7 @@ class _AffineIndex:
         self.step, self.outer, self.inner = step, outer, inner
 
     @staticmethod
-    def of(span: Span, access: BufferAccess, axis: int) -> _AffineIndex | None:
-        total = linear(access.indices[axis])
+    def of(span: Span, access: BufferAccess, total: Linear[Atom] | None) -> _AffineIndex | None:
         if total is None:
             return None
         name = span.loop.var.name

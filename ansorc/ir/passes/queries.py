@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ansorc.ir.arith.affine import Atom, Linear, linear
+from ansorc.ir.arith.integer import rejoin
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Load, Ramp, Var
 from ansorc.ir.node import walk
@@ -56,8 +57,11 @@ def are_distinct(offset: Linear[Atom], loops: Sequence[For], reach: int = 0) -> 
     """Return whether different values of the loops' variables give different elements.
 
     Each access also covers the `reach` elements after `offset`. It is True for a mixed-radix sum,
-    in which every step is longer than the sum of the shorter steps.
+    in which every step is longer than the sum of the shorter steps. The quotient and the remainder
+    of a fused loop are joined.
     """
+    offset = offset.offset_by(0)
+    rejoin(offset, {})
     atoms = [atom for atom in offset.terms if not isinstance(atom, str)]
     if any(uses(atom, loop.var.name) for atom in atoms for loop in loops):
         return False

@@ -103,6 +103,7 @@ def tiling_of(options: SearchOptions) -> Tiling:
     return Tiling(
         options.structure, options.max_innermost_factor, options.max_innermost_reduce,
         innermost_vectors=32 if is_wide else 0, has_ragged_tiles=is_wide,
+        joins_short_rows=is_wide,
     )  # fmt: skip
 
 

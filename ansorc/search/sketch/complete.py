@@ -26,6 +26,7 @@ from ansorc.search.sketch.loops import (
 )
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE, is_parallel_rfactor
 from ansorc.search.sketch.rule import PartialSketch
+from ansorc.search.sketch.short_rows import find_short_rows
 from ansorc.search.sketch.sketch import Choice, ParallelLoops, Sketch, UnrollLimit
 from ansorc.search.sketch.sliding_windows import SLIDING_DEPTHS, SlidingWindows, bytes_kept
 from ansorc.search.sketch.windows import DEPTHS, Grouping, is_pipeline, repeats_work
@@ -177,7 +178,8 @@ def _outer_loops(partial: PartialSketch, reader: Stage) -> tuple[Loop, ...]:
     while count < len(kinds) and kinds[count] is AxisKind.SPACE:
         count += 1
     if tile is None:
-        outer = reader.iterators[: min(count, len(kinds) - 1)]
+        inner = max(1, len(find_short_rows(partial, reader)))
+        outer = reader.iterators[: min(count, len(kinds) - inner)]
         return tuple(takewhile(lambda it: it.level == 0, outer))
     if not reader.op.reduce_axes:
         first = next(it for it in reader.iterators if it.name == tile.iterators[0])

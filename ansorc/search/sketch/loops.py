@@ -14,10 +14,12 @@ from ansorc.lang.compute_op import Axis, Combiner, ComputeOp
 from ansorc.lang.hints import hint_axes
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import AxisKind, Loop, Mark, Root, Stage
-from ansorc.schedule.steps import Reorder, Split, Unroll, Vectorize
+from ansorc.schedule.steps import Fuse, Reorder, Split, Unroll, Vectorize
 from ansorc.search.sketch.predicates import CHUNKS_PER_CORE
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
 from ansorc.search.sketch.scan_loops import mark_scan, reorder_scan
+from ansorc.search.sketch.short_rows import find_short_tile, join_short_rows
+from ansorc.search.sketch.sketch import RegisterTile
 from ansorc.search.sketch.tiling import tile_variable, whole_level
 from ansorc.search.tiles import divisors
 
@@ -103,10 +105,21 @@ def annotate(
             partial = _hints_unrolled(partial, stage)
             partial = mark_last(partial, partial.stage(stage.name))
             continue
-        for number, iterator in enumerate(tile.iterators):
-            mark = Vectorize if number == tile.vector else Unroll
-            partial = partial.then(mark(stage.name, iterator))
+        partial = _mark_tile(partial, tile)
         partial = _hints_unrolled(partial, partial.stage(stage.name))
+    return partial
+
+
+def _mark_tile(partial: PartialSketch, tile: RegisterTile) -> PartialSketch:
+    """Return the sketch with the loops of a register tile marked, short rows joined before."""
+    joined = find_short_tile(partial, partial.stage(tile.stage))
+    if joined:
+        fuse = Fuse(tile.stage, joined)
+        partial = partial.then(fuse, Vectorize(tile.stage, fuse.made))
+    for number, iterator in enumerate(tile.iterators):
+        if iterator not in joined:
+            mark = Vectorize if number == tile.vector else Unroll
+            partial = partial.then(mark(tile.stage, iterator))
     return partial
 
 
@@ -117,6 +130,8 @@ def annotate_last(partial: PartialSketch, stage: Stage) -> PartialSketch:
     """
     if not stage.iterators:
         return partial
+    partial = join_short_rows(partial, stage.name)
+    stage = partial.stage(stage.name)
     last = stage.iterators[-1]
     is_held = bool(partial.state.stages_inside(stage.name, last.name))
     if not _is_free(last) or is_held:

@@ -14,6 +14,7 @@ from ansorc.schedule.stage import Stage
 from ansorc.schedule.steps import Reorder, Split
 from ansorc.schedule.unrolling import MAX_COPIES, NOMINAL_LANES
 from ansorc.search.sketch.rule import PartialSketch, vector_axis
+from ansorc.search.sketch.short_rows import find_joined_axes
 from ansorc.search.sketch.sketch import RegisterTile, TileVariable
 from ansorc.search.tiles import ragged_lengths
 
@@ -39,6 +40,8 @@ class Tiling:
 
     has_ragged_tiles: bool = True
     """Whether innermost lengths of space axes may leave a tail."""
+    joins_short_rows: bool = True
+    """Whether a last axis that is shorter than a vector is joined with the one before it."""
 
     def fusible(self, levels: Iterable[int]) -> tuple[int, ...]:
         """Return those of `levels` outside of which there are only space loops."""
@@ -74,16 +77,19 @@ def add_tile_vars(partial: PartialSketch, stage: Stage, tiling: Tiling) -> Parti
     contiguous = vector_axis(stage.op)
     may_be_ragged = [number for number, axis in enumerate(stage.op.axes) if is_split(axis)][-2:]
     lanes = partial.lanes(stage.op)
+    joined = find_joined_axes(partial, stage) if tiling.joins_short_rows else ()
     variables: list[TileVariable] = []
     for number, axis in enumerate(stage.op.axes):
         is_vector = number == contiguous
         limit = max(tiling.innermost, tiling.innermost_vectors * lanes if is_vector else 0)
         limit = _innermost_limit(stage.op, axis, limit)
         lanes_along = lanes if is_vector else 0
-        has_ragged = tiling.has_ragged_tiles and number in may_be_ragged
+        has_ragged = tiling.has_ragged_tiles and number in may_be_ragged and axis not in joined
         ragged = ragged_lengths(axis.extent, limit, lanes_along) if has_ragged else ()
         variables.append(_variable(stage, axis, tiling.space_levels, limit))
         variables[-1] = replace(variables[-1], lanes=lanes_along, ragged=ragged)
+        if joined and is_vector:
+            variables[-1] = replace(variables[-1], whole=tiling.space_levels - 1)
     unrolled = _terms_to_unroll(partial, stage)
     for axis in stage.op.reduce_axes:
         limit = min(tiling.innermost_reduce, unrolled.get(axis.name, axis.extent))

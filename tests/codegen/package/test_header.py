@@ -100,7 +100,7 @@ def test_the_contract_is_in_the_header() -> None:
     assert "#define KERNEL_7_X_HALF_DIM1 3\n" in text
     assert "#define KERNEL_7_Y_ELEMENTS 1\n" in text
     assert '#define KERNEL_7_VERSION "1.2.3+abcdef012345"\n' in text
-    assert "int32_t kernel_7(const uint16_t *x_half,\n" in text
+    assert "int32_t kernel_7(const ansorc_f16 *x_half,\n" in text
     assert "                 double *y,\n" in text
 
 

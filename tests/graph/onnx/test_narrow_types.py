@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import ansorc as ac
+from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
@@ -64,6 +69,24 @@ def test_tensors_between_kernels_have_the_types_of_the_file(kind: int, name: str
     assert found.dtype.name == name
     epsilon = 2.0**-11 if name == "float16" else 2.0**-8
     assert np.abs(found.astype(np.float64) - exact).max() < 3 * epsilon * np.abs(exact).max()
+
+
+def test_a_library_says_its_precision_and_has_types_for_c(tmp_path: Path) -> None:
+    ac.build(ac.from_onnx(two_layers()), name="net").save(tmp_path / "net.so")
+    header = tmp_path / "net.h"
+    assert json.loads((tmp_path / "net.json").read_text())["network"]["precision"] == "f16"
+    assert " * Between its kernels tensors are kept in f16.\n" in header.read_text()
+    assert "int32_t net(const ansorc_f16 *x,\n            ansorc_f16 *z,\n" in header.read_text()
+    loaded = ac.load_library(tmp_path / "net.so")
+    assert isinstance(loaded, NetworkModule)
+    x = np.ones((4, 8), np.float16)
+    assert loaded.run({"x": x})["z"].dtype == np.float16
+    for compiler, language in (("gcc", "c99"), ("g++", "c++17")):
+        if shutil.which(compiler):
+            kind = "c" if language == "c99" else "c++"
+            strict = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-unused-function")
+            command = [compiler, f"-std={language}", "-x", kind, "-fsyntax-only", *strict]
+            subprocess.run([*command, str(header)], check=True)
 
 
 def test_f32_computes_a_file_of_float16_in_float32() -> None:
