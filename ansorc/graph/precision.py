@@ -31,7 +31,7 @@ def with_precision(graph: Graph, precision: str, keep: Sequence[str] = ()) -> Gr
     names of their tensors or those of the file's nodes. Raise OptionError for another precision,
     and for a name that there is not.
     """
-    kept, storage = _kept_nodes(graph, keep), PRECISIONS[as_precision(precision) or "f32"]
+    kept, storage = find_kept_nodes(graph, keep), PRECISIONS[as_precision(precision) or "f32"]
     narrow: set[str] = set()
     nodes: list[GraphNode] = []
     for node in graph.nodes:
@@ -48,7 +48,7 @@ def as_precision(given: object) -> Precision | None:
     """Return what a user gives as a precision; raise OptionError for what is none."""
     if given is None or given in PRECISIONS:
         return cast("Precision | None", given)
-    integers = "; int8 networks come as files with QuantizeLinear" if given == "int8" else ""
+    integers = "; int8 needs data: ac.quantize(graph, data)" if given == "int8" else ""
     raise OptionError(f"there is no precision '{given}'; use {', '.join(PRECISIONS)}{integers}")
 
 
@@ -57,7 +57,7 @@ def keep_in_float32(graph: Graph, keep: Sequence[str]) -> Graph:
 
     Raise OptionError for a name that there is not.
     """
-    kept = _kept_nodes(graph, keep)
+    kept = find_kept_nodes(graph, keep)
     return graph.with_nodes(
         tuple(replace(n, storage="") if n.name in kept else n for n in graph.nodes)
     )
@@ -70,7 +70,7 @@ def choose_precision(graph: Graph, precision: str | None, keep: Sequence[str] = 
     return with_precision(graph, precision, keep)
 
 
-def _kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
+def find_kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
     """Return the names of the nodes that `keep` names; raise OptionError."""
     kept: set[str] = set()
     for given in keep:
