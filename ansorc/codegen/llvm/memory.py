@@ -21,9 +21,9 @@ from ansorc.ir.stmt import Store
 _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
 _Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
 """Elements from the start of a buffer: evenly spaced, or one for each lane."""
-_APART_STEPS, _APART_BYTES = 4, 4
-"""Elements so far apart at most are picked out of vectors: narrower ones are not by one instruction
-everywhere."""
+_APART_STEPS, _APART_BYTES, _NARROW_STEPS = 4, 4, 2
+"""Elements so far apart at most are picked out of vectors. Of narrower ones every other one is: those
+further apart are not by few instructions everywhere."""
 _ZERO_BYTES = 512
 _ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
@@ -170,10 +170,11 @@ class MemoryWriter:
             scalar = self._load_at(buffer, flat.first, mask and any_lane(self._writer, mask))
             return splat(self._writer, scalar, flat.lanes)
         if flat.step != 1:
-            is_memory = buffer.scope is not Scope.REGISTER and buffer.dtype.bytes >= _APART_BYTES
+            is_memory = buffer.scope is not Scope.REGISTER
+            steps = _APART_STEPS if buffer.dtype.bytes >= _APART_BYTES else _NARROW_STEPS
             if flat.step == 2 and mask is None and _holds_pairs(buffer, flat.first):
                 return self._load_parts(buffer, flat)
-            if 1 < flat.step <= _APART_STEPS and is_memory:
+            if 1 < flat.step <= steps and is_memory:
                 return self._load_apart(buffer, flat, mask)
             return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
         pointer = self.pointer(buffer, flat.first)
@@ -185,9 +186,12 @@ class MemoryWriter:
     def _load_apart(self, buffer: Buffer, flat: LaneIndex[Symbol], mask: Value | None) -> Value:
         """Load all between elements that are a few steps apart, and leave out the others."""
         lanes, step = flat.lanes, flat.step
+        last = (lanes - 1) * (step - 1)  # ends with an element
+        if buffer.dtype.bytes < _APART_BYTES and _inside(flat.first, buffer, step * lanes - 1):
+            last = (step - 1) * lanes  # the parts are alike
         joined: Value | None = None
         for number in range(step):
-            start = min(number * lanes, (lanes - 1) * (step - 1))  # the last ends with an element
+            start = min(number * lanes, last)
             wanted = None if mask is None else self._spread_mask(mask, step, start)
             part = self._load_flat(buffer, LaneIndex(flat.first.offset_by(start), lanes, 1), wanted)
             places = [lane * step - start for lane in range(lanes)]
