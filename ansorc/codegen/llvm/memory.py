@@ -22,8 +22,8 @@ _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
 _Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
 """Elements from the start of a buffer: evenly spaced, or one for each lane."""
 _APART_STEPS, _APART_BYTES, _NARROW_STEPS = 4, 4, 2
-"""Elements so far apart at most are picked out of vectors. Of narrower ones every other one is: those
-further apart are not by few instructions everywhere."""
+"""Elements so far apart at most are picked out of vectors. Of narrower ones every other one is:
+others are not by few instructions everywhere."""
 _ZERO_BYTES = 512
 _ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
