@@ -92,13 +92,13 @@ def test_places_along_several_dimensions(kinds: tuple[str, str], more: str) -> N
     """Those of lanes that are not wanted may be anywhere."""
     first, second = kinds
     lanes = "ramp(0, 1, 8)"
+    place = f"cast(int64, I[{lanes}])"
     program = f"""
 kernel f(A: float32[3, 5, 41], I: {first}[8], J: {second}[8], M: int32[8], B: float32[3, 8],
          C: float32[3, 8]):
     for i in 0..3:
-        B[i, {lanes}] = A[
-            i, min(cast(int64, I[{lanes}]){more}, broadcast(4, 8)), cast(int64, J[{lanes}])]
-        C[i, {lanes}] = (A[i, cast(int64, I[{lanes}]), cast(int64, J[{lanes}]){more}]
+        B[i, {lanes}] = A[i, min({place}{more}, broadcast(4, 8)), cast(int64, J[{lanes}])]
+        C[i, {lanes}] = (A[i, {place}, cast(int64, J[{lanes}]){more}]
             if M[{lanes}] > broadcast(int32(0), 8) else broadcast(7.0, 8))
 """
     rows, columns = (
