@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import TypeGuard
 
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
@@ -13,8 +14,8 @@ from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffle, splat
 from ansorc.codegen.llvm.writer import STREAMED, FunctionWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.dtype import UINT8, DType
-from ansorc.ir.expr import Expr, dtype_of
+from ansorc.ir.dtype import INT32, INT64, UINT8, DType
+from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Cast, Const, Expr, dtype_of
 from ansorc.ir.passes.queries import LINE_BYTES
 from ansorc.ir.stmt import Store
 
@@ -24,6 +25,7 @@ _Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
 _APART_STEPS, _APART_BYTES, _NARROW_STEPS = 4, 4, 2
 """Elements so far apart at most are picked out of vectors. Of narrower ones every other one is:
 others are not by few instructions everywhere."""
+_NARROW_ELEMENTS = (1 << 31) - 1
 _ZERO_BYTES = 512
 _ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
@@ -157,7 +159,7 @@ class MemoryWriter:
     def _lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Flat:
         count = max(dtype_of(index).lanes for index in indices)
         totals: list[Linear[Symbol]] = [Linear()] * count
-        for index, stride in zip(indices, buffer.strides, strict=True):
+        for index, stride in _join_narrow(buffer, indices):
             parts = self._index.lanes(index, count)
             totals = [t.plus(p, stride) for t, p in zip(totals, parts, strict=True)]
         steps = [b.plus(a, -1) for a, b in pairwise(totals)]
@@ -452,6 +454,32 @@ class MemoryWriter:
             scope.memo[key] = self._writer.name("step")
             scope.counters.add((scope.memo[key], self._writer.name("step")), start, step)
         return scope.memo[key]
+
+
+def _join_narrow(buffer: Buffer, indices: tuple[Expr, ...]) -> list[tuple[Expr, int]]:
+    """Return the indices with their strides, those that are vectors of narrow numbers as one.
+
+    What they add up to is worked out in vectors then, and not for each lane.
+    """
+    pairs = list(zip(indices, buffer.strides, strict=True))
+    narrow = [(index.operand, stride) for index, stride in pairs if _is_narrow(index)]
+    if len(narrow) < 2 or buffer.elements > _NARROW_ELEMENTS:
+        return pairs
+    total: Expr | None = None
+    for operand, stride in narrow:
+        factor = Broadcast(Const(stride, INT32), dtype_of(operand).lanes)
+        scaled = Binary(BinaryOp.MUL, Cast(INT32, operand), factor)
+        total = scaled if total is None else Binary(BinaryOp.ADD, total, scaled)
+    assert total is not None
+    return [(Cast(INT64, total), 1), *(pair for pair in pairs if not _is_narrow(pair[0]))]
+
+
+def _is_narrow(index: Expr) -> TypeGuard[Cast]:
+    """Whether an index is a vector of integers of 32 bits or fewer, each alone in its range."""
+    if not isinstance(index, Cast) or dtype_of(index).lanes == 1:
+        return False
+    source = dtype_of(index.operand)
+    return source.is_integer and source.bits <= INT32.bits
 
 
 def _holds_pairs(buffer: Buffer, element: Linear[Symbol]) -> bool:

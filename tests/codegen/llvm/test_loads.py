@@ -84,3 +84,38 @@ def test_places_are_taken_out_of_vectors_of_narrow_integers(kind: str, place: st
     values = numbers.astype(np.int64)
     expected = (np.minimum(values, 9) if "min" in place else values) + 200
     np.testing.assert_array_equal(found, data[expected])
+
+
+@pytest.mark.parametrize("kinds", [("int32", "int32"), ("uint8", "int16"), ("uint32", "int64")])
+@pytest.mark.parametrize("more", ["", " + broadcast(1, 8)"])
+def test_places_along_several_dimensions(kinds: tuple[str, str], more: str) -> None:
+    """Those of lanes that are not wanted may be anywhere."""
+    first, second = kinds
+    lanes = "ramp(0, 1, 8)"
+    place = f"cast(int64, I[{lanes}])"
+    program = f"""
+kernel f(A: float32[3, 5, 41], I: {first}[8], J: {second}[8], M: int32[8], B: float32[3, 8],
+         C: float32[3, 8]):
+    for i in 0..3:
+        B[i, {lanes}] = A[i, min({place}{more}, broadcast(4, 8)), cast(int64, J[{lanes}])]
+        C[i, {lanes}] = (A[i, {place}, cast(int64, J[{lanes}]){more}]
+            if M[{lanes}] > broadcast(int32(0), 8) else broadcast(7.0, 8))
+"""
+    rows, columns = (
+        np.array([0, 4, 2, 1, 3, 3, 0, 2], first),
+        np.array([0, 39, 7, 1, 2, 30, 5, 9], second),
+    )
+    wanted = np.array([1, 0, 1, 1, 0, 1, 1, 1], np.int32)
+    data = np.arange(615, dtype=np.float32).reshape(3, 5, 41)
+    results = np.zeros((3, 8), np.float32), np.zeros((3, 8), np.float32)
+    run(parse(program), data, rows, columns, wanted, *results)
+    far = 1 if more else 0
+    np.testing.assert_array_equal(results[0], data[:, np.minimum(rows + far, 4), columns])
+    np.testing.assert_array_equal(results[1], np.where(wanted > 0, data[:, rows, columns + far], 7))
+    rows[wanted == 0] = np.iinfo(first).max
+    masked = program.replace("        B[", "        C[", 1)
+    lines = [line for line in masked.splitlines() if "C[i, ramp(0, 1, 8)] = A" not in line]
+    run(parse("\n".join(lines)), data, rows, columns, wanted, *results)
+    np.testing.assert_array_equal(
+        results[1], np.where(wanted > 0, data[:, rows % 5, columns + far], 7)
+    )
