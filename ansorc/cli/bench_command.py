@@ -97,6 +97,11 @@ def _prepare(
     """Return the workloads of the command line with their files."""
     given = click.get_current_context().params
     constants = dict(_array(text) for text in given["constants"])
+    if given["precision"] or given["keep"]:
+        raise click.UsageError(
+            "other libraries read a network as its file says, so --precision and --keep are not "
+            "compared; convert the file, or time the network by ansorc run"
+        )
     prepared: list[ComparedWorkload] = []
     for text, workload, choice in zip(given["workloads"], workloads, choices, strict=True):
         require_this_machine(workload.target)

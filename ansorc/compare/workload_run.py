@@ -21,6 +21,7 @@ from ansorc.graph.graph_reference import run_reference
 from ansorc.graph.network import Network
 from ansorc.graph.random_inputs import random_inputs
 from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import BFLOAT16, FLOAT16
 from ansorc.lang.rounding import Bound
 from ansorc.search.measure.check import expectations
 from ansorc.search.measure.data import draw_with_rounding
@@ -39,6 +40,8 @@ PEERS: tuple[PeerInfo, ...] = (
 """Whom a workload is compared with, in the order of tables and pictures."""
 _NETWORK_TOLERANCE = 1e-4
 """The share of an output's largest element that float32 rounding changes in a deep network."""
+_NARROW_TOLERANCE = 0.05
+"""The same of roundings to 16 bits, of which bfloat16 has 8."""
 _SEED = 1
 _SERVER = "ansorc.compare.workload_server"
 _DEFAULT = ProgramChoice(Path("tune.db"), 1, use_default=True)
@@ -186,7 +189,10 @@ def _prepare(compared: ComparedWorkload, directory: Path) -> tuple[dict[str, obj
     else:
         inputs = random_inputs(compared.workload.source)
         expected = run_reference(compared.workload.source, inputs)
-        check = _network_check(list(expected.values()))
+        kinds = {kind.dtype for kind in compared.workload.graph.types.values()}
+        is_narrow = not kinds.isdisjoint((FLOAT16, BFLOAT16))
+        tolerance = _NARROW_TOLERANCE if is_narrow else _NETWORK_TOLERANCE
+        check = _network_check(list(expected.values()), tolerance)
     arrays = {f"input {name}": array for name, array in inputs.items()}
     arrays |= {f"constant {name}": array for name, array in compared.constants.items()}
     np.savez(directory / "arrays.npz", allow_pickle=False, **arrays)
@@ -217,12 +223,12 @@ def _operator_check(task: Task, references: Sequence[Array], roundings: Sequence
     return check
 
 
-def _network_check(references: Sequence[Array]) -> Check:
+def _network_check(references: Sequence[Array], tolerance: float) -> Check:
     def check(path: Path) -> float:
         worst = 0.0
         for expected, result in zip(references, _results(path, references), strict=True):
             worst = max(worst, largest_error(result, expected))
-        if not worst <= _NETWORK_TOLERANCE:
+        if not worst <= tolerance:
             raise Gap("failed", f"wrong: its largest error is {worst:.2g} of the largest element")
         return worst
 

@@ -35,6 +35,7 @@ from ansorc.ir.expr import Checked, Const, Expr, Load, Select
 from ansorc.lang.dag import ComputeDAG
 from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
+from ansorc.target.matrix_units import matrix_unit
 
 PRODUCTS = (
     "matmul", "batch_matmul", "dense", "conv1d", "conv2d", "conv3d", "depthwise_conv2d",
@@ -121,8 +122,11 @@ class _Narrowing:
 
     def _multiplies(self, kind: DType) -> bool:
         """Return whether the machine multiplies narrow floats, or else transforms no constants."""
-        transforms = backend_of(self._target).capabilities(self._target).packs_constants
-        return not transforms or bool(dot_products(self._target, 2, kind.name, kind.name))
+        target, name = self._target, kind.name
+        if not backend_of(target).capabilities(target).packs_constants:
+            return True
+        has_unit = matrix_unit(target, name, name) is not None
+        return has_unit or bool(dot_products(target, 2, name, name))
 
     def _add(self, node: GraphNode) -> None:
         """Add a node, what its inputs are widened by, and what its results are rounded by."""

@@ -63,15 +63,17 @@ REDUCTIONS: dict[BinaryOp, str] = {
 DOT_FUNCTIONS = {"dot2": 2, "dot4": 4}
 """The name of each dot product, and the number of products that it adds to a lane."""
 
+TILE_FUNCTIONS = {"tile_bf16": 2, "tile_f16": 2, "tile_i8": 4}
+"""The name of each function of the matrix units of CPUs, and the terms of a group."""
+
 MATRIX_FUNCTIONS = {
-    "mma_f16": 16, "mma_bf16": 16, "mma_tf32": 8, "mma_s8": 32,
-    "tile_bf16": 2, "tile_f16": 2, "tile_i8": 4,
+    "mma_f16": 16, "mma_bf16": 16, "mma_tf32": 8, "mma_s8": 32, **TILE_FUNCTIONS
 }  # fmt: skip
 """The name of each function of matrix units, and the terms of the loop that it computes.
 
 Those of GPUs multiply tiles of 16 x k and k x 8, and the loop has k terms. Those of CPUs
-(`tile_…`) multiply tiles of k rows and columns, whose terms adjoin in groups, and the loop is over
-a group."""
+(TILE_FUNCTIONS) multiply tiles of rows and columns whose terms adjoin in groups, and the loop is
+over a group."""
 
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "tanh": 1, "erf": 1,

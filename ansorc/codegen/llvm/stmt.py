@@ -91,6 +91,8 @@ class StmtWriter:
                 pass  # every store is done when it is there
             case CallC(_, function, inputs, output):
                 write_c_call(self.writer, function, self.exprs.memory.bases, (*inputs, output))
+                if self._tiles is not None:
+                    self._tiles.forget()
             case Barrier(scope):
                 raise BuildError(f"a barrier for {scope.value} memory exists on GPUs only")
             case _:

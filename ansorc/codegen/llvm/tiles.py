@@ -50,6 +50,10 @@ class TileWriter:
         """Write the start of the part: no configuration is loaded."""
         self._writer.module.declare("declare void @llvm.x86.tilerelease()")
         self._writer.allocas.append(f"  {self._current} = alloca i32, align 4")
+        self.forget()
+
+    def forget(self) -> None:
+        """Write that no configuration is known: foreign code ran, which may have its own."""
         self._writer.line(f"store i32 0, ptr {self._current}")
 
     def end(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from ansorc.ir.operator import TILE_FUNCTIONS
 from ansorc.schedule.bounds import region, settle
 from ansorc.schedule.inlining import MOST_REPEATED, inline_op
 from ansorc.schedule.stage import At, Inlined, Mark, Ring, Root, Stage, fresh_iterators
@@ -195,6 +196,11 @@ class ComputeInline(Step):
             replace(stage, attach=Inlined(), iterators=(), relations=(), ring=None)
         )
         for reader in state.readers(stage.name):
+            self.require(
+                state, f"a matrix unit reads the factors of '{reader.name}' from memory, so "
+                f"'{stage.name}' is to be stored; use compute_at instead", (reader.name, ""),
+                condition=not any(it.function in TILE_FUNCTIONS for it in reader.iterators),
+            )  # fmt: skip
             op = inline_op(reader.op, stage.op)
             if op is None:
                 self.refuse(

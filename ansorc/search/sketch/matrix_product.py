@@ -43,8 +43,8 @@ from ansorc.search.tiles import divisors
 from ansorc.target import Target
 from ansorc.target.matrix_units import MatrixUnit, matrix_unit
 
-MOST_TILES = 2
-"""Tiles of the unit along the rows, and columns, of a register tile."""
+MOST_TILES, MOST_IN_ROW = 2, 3
+"""Tiles of the unit along the rows, and columns, of a register tile; along a single row of them."""
 _LEAST_GROUPS = 8
 """Groups of terms in a tile: shorter ones leave the unit waiting for its loads."""
 _LEAST_ROWS, _LEAST_PACKED_ROWS = 2, 8
@@ -205,16 +205,17 @@ def _tile(
 def _variables(consumer: Stage, unit: MatrixUnit) -> tuple[TileVariable, TileVariable]:
     """Return the tile variables of rows, in blocks, and of columns."""
     row, column = consumer.op.axes[-2:]
-    pairs = ((row, 3, unit.rows), (column, 2, unit.columns))
+    wide = MOST_IN_ROW if row.extent <= unit.rows else MOST_TILES
+    kinds = ((row, 3, unit.rows, MOST_TILES), (column, 2, unit.columns, wide))
     rows, columns = (
         replace(
-            tile_variable(consumer, axis, levels, MOST_TILES * side),
+            tile_variable(consumer, axis, levels, most * side),
             ragged=tuple(
                 count * side
-                for count in range(1, MOST_TILES + 1)
+                for count in range(1, most + 1)
                 if axis.extent > count * side and axis.extent % (count * side)
             ),
         )
-        for axis, levels, side in pairs
+        for axis, levels, side, most in kinds
     )
     return rows, columns

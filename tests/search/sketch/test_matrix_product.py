@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.codegen.build import prepare
+from ansorc.errors import ScheduleError
 from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay
 from ansorc.schedule.state import State
-from ansorc.schedule.steps import Tensorize
+from ansorc.schedule.steps import ComputeInline, Tensorize
 from ansorc.search.cpu.rules import RULES, complete_on_cpu, rules_of
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
@@ -235,6 +236,34 @@ def test_each_part_of_a_parallel_loop_has_its_own_tiles() -> None:
         (found,), counts = run_emulated(program, inputs, threads)
         assert_close(found, evaluate(dag, inputs)[0], 64)
         assert 1 <= counts.releases <= threads
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_what_a_unit_reads_is_stored(*, is_constant: bool) -> None:
+    """Wherever the border of a convolution and a sum's weights are made, they are not inlined."""
+    x = ac.placeholder((1, 11, 13, 32), "X", "int8")
+    w = ac.placeholder((3, 3, 32, 20), "W", "uint8", constant=is_constant)
+    dag = ac.ComputeDAG([x, w, ac.ops.conv2d(x, w, padding=1, sum_dtype="int32", name="Y")])
+    inputs, rng = draw_inputs(dag), np.random.default_rng(0)
+    (expected,) = evaluate(dag, inputs)
+    made = complete_on_cpu(tiled(dag, EMULATED), DEFAULTS)
+    wholes = [whole for _, each in made for whole in each]
+    assert len(wholes) > 1
+    for whole in wholes:
+        program = replay(dag, steps(whole, sample(whole, 1, rng)[0]))
+        np.testing.assert_array_equal(run_emulated(program, inputs, 2)[0][0], expected)
+    with pytest.raises(ScheduleError, match="unit reads the factors of 'Y"):
+        ComputeInline("Y.pad").apply(tiled(dag, EMULATED)[0].state)
+
+
+def test_few_rows_have_three_tiles_of_columns() -> None:
+    dag = product((16, 144, 64), is_constant=True)
+    program = replay(dag, default_steps(dag, Target.parse(AMX)))
+    inputs = draw_inputs(dag)
+    (found,), counts = run_emulated(program, inputs)
+    assert_close(found, evaluate(dag, inputs)[0], 64)
+    assert counts.products == 9 * 2
+    assert counts.loads == (9 + 3) * 2
 
 
 def test_a_convolution_and_weights_in_groups() -> None:
