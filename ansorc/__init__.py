@@ -134,10 +134,10 @@ __all__ = [
     "exp2", "expm1", "extern", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
     "if_then_else", "imag", "intrinsic", "isfinite", "isinf", "isnan", "let", "load_library",
     "load_workload", "log", "log1p", "log2", "log10", "logical_not", "lower", "max", "maximum",
-    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod",
-    "quantize", "real", "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint", "round",
-    "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules",
-    "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
+    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "quantize",
+    "real", "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint",
+    "round", "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh",
+    "sketch_rules", "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
     "unregister_onnx_op", "unregister_sketch_rule", "update", "workload",
 ]  # fmt: skip
 

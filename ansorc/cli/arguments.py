@@ -16,10 +16,10 @@ from numpy.lib.npyio import NpzFile
 
 import ansorc as ac
 from ansorc.graph.cache_policy import choose_recorded_policy
+from ansorc.graph.calibration import CalibrationMethod
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
-from ansorc.graph.calibration import CalibrationMethod
 from ansorc.graph.precision import PRECISIONS, Precision, choose_precision
 from ansorc.graph.shaped_networks import ShapedNetworks
 from ansorc.ir.aligned import Array
@@ -138,7 +138,9 @@ def describes_workload(command: F) -> F:
 
 def _take_description(given: dict[str, Any]) -> WorkloadArguments:
     """Return the options of `describes_workload` that a command is given, and take them out."""
-    return WorkloadArguments(**{each.name: given.pop(each.name) for each in fields(WorkloadArguments)})
+    return WorkloadArguments(
+        **{each.name: given.pop(each.name) for each in fields(WorkloadArguments)}
+    )
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ def _plan(graph: Graph, kept: set[str]) -> _Plan:
         is_on_way = node.name in ends or (node.builtin in _READ_BYTES and _is_float(graph, node))
         if is_on_way and readers and node.name not in graph.outputs and not kept & {node.name}:
             to_bytes = [
-                reader.name in products or (reader.builtin in _READ_BYTES and reader.name not in kept)
+                reader.name in products
+                or (reader.builtin in _READ_BYTES and reader.name not in kept)
                 for reader in readers
             ]
             is_read_at_once = len(readers) == 1 and readers[0].builtin in _COMPUTED_AT_ONCE

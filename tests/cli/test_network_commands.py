@@ -248,7 +248,7 @@ def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
         ("show net.onnx --input x=2x12 --view ir", "'ir' is not one of 'graph', 'optimized-graph'"),
         ("run net.onnx --input x=2x12 -l kernel.so", "kernel.so is a kernel, no network"),
         ("show ops.py:product --input x=2", "--input and --constant are for networks; 'ops.py:pro"),
-        ("show ops.py:product --keep x", "--precision and --keep are for networks; 'ops.py:pro"),
+        ("show ops.py:product --keep x", "--precision, --keep and --calibrate are for n"),
         ("bench net.onnx --input x=2x12 --default --keep y", "other libraries read a network as"),
         ("build ops.py:product --default --weights w", "--weights is for networks; 'product' i"),
     ],

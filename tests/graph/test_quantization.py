@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ class Maker:
         scale = 1 / np.sqrt(max(1, int(np.prod(shape[1:]))))
         return self.builder.constant((self.rng.normal(size=shape) * scale).astype(np.float32))
 
-    def add(self, operator: str, *others: str, **given: object) -> str:
+    def add(self, operator: str, *others: str, **given: Any) -> str:
         self.last = self.builder.add(operator, [self.last, *others], **given)
         return self.last
 
