@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
@@ -97,6 +98,47 @@ def device_array(value: object, stream: int = 0) -> DeviceArray | None:
     return None if described is None else _from_interface(described, value)
 
 
+def host_array(value: SupportsDLPack) -> Array:
+    """Return an array in the memory of a tensor in main memory.
+
+    NumPy views all but bfloat16. BufferError, RuntimeError, TypeError or ValueError come from it or
+    from the exporter.
+    """
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        with suppress(BufferError, RuntimeError, TypeError, ValueError):
+            narrow = _view_bfloat16(value)
+            if narrow is not None:
+                return narrow
+        raise
+
+
+def _view_bfloat16(value: SupportsDLPack) -> Array | None:
+    """Return an array in the memory of a tensor of bfloat16; None for others, and on a device.
+
+    It may be written if the exporter says so, or cannot say.
+    """
+    kind, number = (int(part) for part in value.__dlpack_device__())
+    if kind not in (CPU, CUDA_HOST):
+        return None
+    found = _from_dlpack(value, number, None)
+    if found.dtype != ml_dtypes.bfloat16:
+        return None
+    return np.asarray(_HostMemory(found)).view(ml_dtypes.bfloat16)
+
+
+class _HostMemory:
+    """The bits of floats in main memory, as NumPy asks for them; the array keeps it alive."""
+
+    def __init__(self, found: DeviceArray) -> None:
+        self._found = found
+        self.__array_interface__ = {
+            "version": 3, "typestr": "<u2", "shape": found.shape, "strides": found.strides,
+            "data": (found.address, not found.may_write),
+        }  # fmt: skip
+
+
 def _from_interface(fields: Mapping[str, Any], owner: object) -> DeviceArray:
     if fields.get("mask") is not None:
         raise ValueError("it has a mask")
@@ -133,9 +175,12 @@ class _DLVersioned(ctypes.Structure):
     )  # fmt: skip
 
 
-def _from_dlpack(value: SupportsDLPack, number: int, stream: int) -> DeviceArray:
-    """The capsule is never renamed, so the exporter frees its record when the capsule is freed."""
-    handle = stream or _LEGACY_STREAM
+def _from_dlpack(value: SupportsDLPack, number: int, stream: int | None) -> DeviceArray:
+    """The capsule is never renamed, so the exporter frees its record when the capsule is freed.
+
+    `stream` is None in main memory.
+    """
+    handle = None if stream is None else stream or _LEGACY_STREAM
     try:
         capsule = value.__dlpack__(stream=handle, max_version=(1, 0))
     except TypeError:

@@ -15,6 +15,7 @@ from ansorc.codegen.device_array import (
     SupportsDLPack,
     device_array,
     has_dlpack,
+    host_array,
 )
 from ansorc.codegen.package.signature import Param, Signature
 from ansorc.errors import CallError
@@ -240,7 +241,7 @@ def _view(argument: _CallArgument, value: object) -> tuple[Array, bool]:
         kind = f"is a {type(value).__name__}"
         raise argument.refuse(kind, "it must be a NumPy array or an object with __dlpack__")
     try:
-        array = cast(Array, np.from_dlpack(value))
+        array = host_array(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = f"is a {type(value).__name__} that NumPy cannot view ({error})"
         raise argument.refuse(

@@ -19,7 +19,7 @@ from ansorc.codegen.call.network_module import (
     open_network,
 )
 from ansorc.codegen.call.timing import Timing
-from ansorc.codegen.device_array import device_array, has_dlpack
+from ansorc.codegen.device_array import device_array, has_dlpack, host_array
 from ansorc.codegen.network.variants import VariantsPlan, shapes_text
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.c_names import require_c_name
@@ -149,6 +149,6 @@ def _shape(value: object) -> tuple[int, ...] | None:
         on_device = device_array(value)
         if on_device is not None:
             return on_device.shape
-        return np.from_dlpack(value).shape if has_dlpack(value) else None
+        return host_array(value).shape if has_dlpack(value) else None
     except (BufferError, RuntimeError, TypeError, ValueError):
         return None

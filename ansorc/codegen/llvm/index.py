@@ -17,12 +17,14 @@ from ansorc.codegen.llvm.lane_index import (
 )
 from ansorc.codegen.llvm.math import arithmetic
 from ansorc.codegen.llvm.types import Value, literal, wrap_signed
+from ansorc.codegen.llvm.vector import extract
 from ansorc.codegen.llvm.writer import FunctionWriter
 from ansorc.ir.arith.affine import Atom, Linear
 from ansorc.ir.arith.bits import bit_bounds
+from ansorc.ir.arith.data_bounds import data_bounds
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.dtype import INT64
-from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Expr, Ramp
+from ansorc.ir.dtype import INT64, DType, Kind
+from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Cast, Expr, Ramp, dtype_of
 from ansorc.ir.operator import BITWISE
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.substitute import free_vars
@@ -127,9 +129,23 @@ class IndexWriter:
                 return [start.plus(step.times(number)) for number in range(count)]
             case Broadcast(operand, _):
                 return [self._only(operand)] * count
+            case Cast(_, operand) if is_widened(dtype_of(operand), dtype_of(expr)):
+                return self._widen_lanes(operand, count)
             case _:
                 vector = self._value(expr)
                 return [self._extract(vector, number) for number in range(count)]
+
+    def _widen_lanes(self, operand: Expr, count: int) -> list[Linear[Symbol]]:
+        """Return each lane of narrower integers, taken out of the vector before it is widened."""
+        ends = data_bounds(operand, {})
+        while isinstance(operand, Cast) and is_widened(dtype_of(operand.operand), operand.dtype):
+            operand = operand.operand
+        vector, source = self._value(operand), dtype_of(operand).element
+        is_signed = source.kind is Kind.INT and (ends is None or ends[0] < 0)
+        extension, numbers = "sext" if is_signed else "zext", range(count)
+        elements = [extract(self._writer, vector, number) for number in numbers]
+        wide = [self._writer.emit(f"{extension} {e.typed} to i64") for e in elements]
+        return [self._symbol(name, self._writer.depth, ends) for name in wide]
 
     def materialize(self, linear: Linear[Symbol]) -> Value:
         """Return a scalar `linear` as an operand, its code hoisted as far out as it can be."""
@@ -267,6 +283,12 @@ class _Product:
     names: tuple[str, ...]
     sources: Sequence[Linear[Symbol]] = ()
     value: Linear[Symbol] | None = None
+
+
+def is_widened(source: DType, goal: DType) -> bool:
+    """Return whether each integer of `source` is one of `goal`, with more bits."""
+    is_kept = source.kind is goal.kind or source.kind is Kind.UINT
+    return source.is_integer and goal.is_integer and is_kept and source.bits < goal.bits
 
 
 def _is_positive(divisor: Linear[Symbol]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import TypeGuard
 
 from ansorc.codegen.llvm.index import IndexWriter
 from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol, bounds, by_depth, depth_of
@@ -13,17 +14,18 @@ from ansorc.codegen.llvm.vector import any_lane, extract, pack, shuffle, splat
 from ansorc.codegen.llvm.writer import STREAMED, FunctionWriter
 from ansorc.ir.arith.affine import Linear
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.dtype import UINT8, DType
-from ansorc.ir.expr import Expr, dtype_of
+from ansorc.ir.dtype import INT32, INT64, UINT8, DType
+from ansorc.ir.expr import Binary, BinaryOp, Broadcast, Cast, Const, Expr, dtype_of
 from ansorc.ir.passes.queries import LINE_BYTES
 from ansorc.ir.stmt import Store
 
 _Loading = Callable[[Buffer, LaneIndex[Symbol]], Value]
 _Flat = LaneIndex[Symbol] | list[Linear[Symbol]]
 """Elements from the start of a buffer: evenly spaced, or one for each lane."""
-_APART_STEPS, _APART_BYTES = 4, 4
-"""Elements so far apart at most are picked out of vectors: narrower ones are not by one instruction
-everywhere."""
+_APART_STEPS, _APART_BYTES, _NARROW_STEPS = 4, 4, 2
+"""Elements so far apart at most are picked out of vectors. Of narrower ones every other one is:
+others are not by few instructions everywhere."""
+_NARROW_ELEMENTS = (1 << 31) - 1
 _ZERO_BYTES = 512
 _ZEROS = f"@zeros = private unnamed_addr constant [{_ZERO_BYTES} x i8] zeroinitializer, align 64"
 
@@ -157,7 +159,7 @@ class MemoryWriter:
     def _lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Flat:
         count = max(dtype_of(index).lanes for index in indices)
         totals: list[Linear[Symbol]] = [Linear()] * count
-        for index, stride in zip(indices, buffer.strides, strict=True):
+        for index, stride in _join_narrow(buffer, indices):
             parts = self._index.lanes(index, count)
             totals = [t.plus(p, stride) for t, p in zip(totals, parts, strict=True)]
         steps = [b.plus(a, -1) for a, b in pairwise(totals)]
@@ -170,10 +172,11 @@ class MemoryWriter:
             scalar = self._load_at(buffer, flat.first, mask and any_lane(self._writer, mask))
             return splat(self._writer, scalar, flat.lanes)
         if flat.step != 1:
-            is_memory = buffer.scope is not Scope.REGISTER and buffer.dtype.bytes >= _APART_BYTES
+            is_memory = buffer.scope is not Scope.REGISTER
+            steps = _APART_STEPS if buffer.dtype.bytes >= _APART_BYTES else _NARROW_STEPS
             if flat.step == 2 and mask is None and _holds_pairs(buffer, flat.first):
                 return self._load_parts(buffer, flat)
-            if 1 < flat.step <= _APART_STEPS and is_memory:
+            if 1 < flat.step <= steps and is_memory:
                 return self._load_apart(buffer, flat, mask)
             return self._gather(buffer, [flat.lane(n) for n in range(flat.lanes)], mask)
         pointer = self.pointer(buffer, flat.first)
@@ -185,9 +188,12 @@ class MemoryWriter:
     def _load_apart(self, buffer: Buffer, flat: LaneIndex[Symbol], mask: Value | None) -> Value:
         """Load all between elements that are a few steps apart, and leave out the others."""
         lanes, step = flat.lanes, flat.step
+        last = (lanes - 1) * (step - 1)  # ends with an element
+        if buffer.dtype.bytes < _APART_BYTES and _inside(flat.first, buffer, step * lanes - 1):
+            last = (step - 1) * lanes  # the parts are alike
         joined: Value | None = None
         for number in range(step):
-            start = min(number * lanes, (lanes - 1) * (step - 1))  # the last ends with an element
+            start = min(number * lanes, last)
             wanted = None if mask is None else self._spread_mask(mask, step, start)
             part = self._load_flat(buffer, LaneIndex(flat.first.offset_by(start), lanes, 1), wanted)
             places = [lane * step - start for lane in range(lanes)]
@@ -448,6 +454,32 @@ class MemoryWriter:
             scope.memo[key] = self._writer.name("step")
             scope.counters.add((scope.memo[key], self._writer.name("step")), start, step)
         return scope.memo[key]
+
+
+def _join_narrow(buffer: Buffer, indices: tuple[Expr, ...]) -> list[tuple[Expr, int]]:
+    """Return the indices with their strides, those that are vectors of narrow numbers as one.
+
+    What they add up to is worked out in vectors then, and not for each lane.
+    """
+    pairs = list(zip(indices, buffer.strides, strict=True))
+    narrow = [(index.operand, stride) for index, stride in pairs if _is_narrow(index)]
+    if len(narrow) < 2 or buffer.elements > _NARROW_ELEMENTS:
+        return pairs
+    total: Expr | None = None
+    for operand, stride in narrow:
+        factor = Broadcast(Const(stride, INT32), dtype_of(operand).lanes)
+        scaled = Binary(BinaryOp.MUL, Cast(INT32, operand), factor)
+        total = scaled if total is None else Binary(BinaryOp.ADD, total, scaled)
+    assert total is not None
+    return [(Cast(INT64, total), 1), *(pair for pair in pairs if not _is_narrow(pair[0]))]
+
+
+def _is_narrow(index: Expr) -> TypeGuard[Cast]:
+    """Whether an index is a vector of integers of 32 bits or fewer, each alone in its range."""
+    if not isinstance(index, Cast) or dtype_of(index).lanes == 1:
+        return False
+    source = dtype_of(index.operand)
+    return source.is_integer and source.bits <= INT32.bits
 
 
 def _holds_pairs(buffer: Buffer, element: Linear[Symbol]) -> bool:

@@ -52,7 +52,7 @@ def test_tensors_are_read_in_machine_code_and_refused_in_words() -> None:
         (a.double(), "has dtype float64"), (a[:3], "has shape"), (wide[:, ::2], "not contiguous"),
         (a.T.contiguous().T, "not contiguous"), (a.clone().requires_grad_(), "require gradient"),
         (torch.nn.Parameter(a.clone()), "require gradient"), (a.to_sparse(), "NumPy cannot view"),
-        (a.to("meta"), "NumPy cannot view"), (a.bfloat16(), "NumPy cannot view"),
+        (a.to("meta"), "NumPy cannot view"), (a.bfloat16(), "has dtype bfloat16"),
         (torch.zeros(1, 1).expand(4, 6), "not contiguous"),
     ]  # fmt: skip
     for one, words in wrong:

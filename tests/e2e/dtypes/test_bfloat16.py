@@ -179,8 +179,8 @@ def test_the_header_says_what_the_bits_are() -> None:
         Manifest(Signature("k", params, 0, parallel=False), Target.parse(ZEN3), "1+abc")
     )
     assert "x: bfloat16[2], input, bfloat16 bits: the upper half of a float\n" in text
-    assert "const uint16_t *x" in text
-    assert "uint16_t *y" in text
+    assert "const ansorc_bf16 *x" in text
+    assert "ansorc_f16 *y" in text
     assert [c_type(kind) for kind in SCALARS.values()] == [
         "uint16_t", "float", "double", "uint16_t", "int8_t", "int16_t", "int32_t", "int64_t",
         "uint8_t", "uint16_t", "uint32_t", "uint64_t", "uint8_t",
