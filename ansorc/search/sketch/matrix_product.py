@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import ScheduleError
@@ -217,6 +218,9 @@ def _inner_steps(op: ComputeOp, match: _Match) -> Iterator[Step]:
     first, groups, terms = split.made
     *outer, row, column = (each.name for each in op.axes)
     order = (*others, first, *outer, row, groups, column, terms)
+    steps = prod(each.extent for each in op.reduce_axes) // (match.groups * match.unit.group)
+    if steps == 1:  # sums begin at the first loop over terms, which is to be outside of the tile
+        order = (*others, first, groups, *outer, row, column, terms)
     yield from (split, Reorder(op.name, order))
     yield Tensorize(op.name, terms, match.unit.function)
 
