@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ansorc.graph.graph_variants import GraphVariants
     from ansorc.graph.onnx.importer import from_onnx
     from ansorc.graph.operators.registered import register_onnx_op, unregister_onnx_op
+    from ansorc.graph.quantization import quantize
     from ansorc.graph.torch.importer import from_torch
     from ansorc.ir.aligned import aligned_empty
     from ansorc.ir.stmt import Function
@@ -133,11 +134,11 @@ __all__ = [
     "exp2", "expm1", "extern", "floor", "fmod", "from_onnx", "from_torch", "gradient", "hypot",
     "if_then_else", "imag", "intrinsic", "isfinite", "isinf", "isnan", "let", "load_library",
     "load_workload", "log", "log1p", "log2", "log10", "logical_not", "lower", "max", "maximum",
-    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "real",
-    "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint", "round",
-    "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sketch_rules",
-    "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide", "tune",
-    "unregister_onnx_op", "unregister_sketch_rule", "update", "workload",
+    "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "quantize",
+    "real", "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint",
+    "round", "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh",
+    "sketch_rules", "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide",
+    "tune", "unregister_onnx_op", "unregister_sketch_rule", "update", "workload",
 ]  # fmt: skip
 
 _LATER = {
@@ -165,6 +166,7 @@ _LATER = {
     "load_library": "ansorc.codegen.call.library",
     "lower": "ansorc.schedule",
     "ops": "ansorc.lang.operators",
+    "quantize": "ansorc.graph.quantization",
     "register_onnx_op": "ansorc.graph.operators.registered",
     "register_sketch_rule": "ansorc.search.space",
     "replay": "ansorc.schedule",

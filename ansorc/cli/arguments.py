@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 import click
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.lib.npyio import NpzFile
 
 import ansorc as ac
 from ansorc.graph.cache_policy import choose_recorded_policy
+from ansorc.graph.calibration import CalibrationMethod
 from ansorc.graph.graph import Graph
 from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.network import Network
@@ -33,6 +34,7 @@ from ansorc.target import Target
 
 TaskOrNetworks: TypeAlias = Task | Network | ShapedNetworks
 """The workload of a command: an operator, or a network for its target and one or more shapes."""
+INT8 = "int8"
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,12 +61,8 @@ def takes_workload_if_given(
     @click.argument("workload", metavar="[FILE:WORKLOAD|NETWORK.onnx]", required=False)
     @describes_workload
     @wraps(command)
-    def with_workload(
-        workload: str | None, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
-        constants: tuple[str, ...], precision: Precision | None, keep: tuple[str, ...],
-        *args: P.args, **rest: P.kwargs,
-    ) -> None:  # fmt: skip
-        description = WorkloadArguments(settings, target, shapes, constants, precision, keep)
+    def with_workload(workload: str | None, *args: P.args, **rest: P.kwargs) -> None:
+        description = _take_description(rest)
         command(None if workload is None else description.workload(workload), *args, **rest)
 
     return with_workload
@@ -77,12 +75,8 @@ def _takes_workload(
     @click.argument("workload", metavar="FILE:WORKLOAD|NETWORK.onnx")
     @describes_workload
     @wraps(command)
-    def with_workload(
-        workload: str, settings: tuple[str, ...], target: str, shapes: tuple[str, ...],
-        constants: tuple[str, ...], precision: Precision | None, keep: tuple[str, ...],
-        *args: P.args, **rest: P.kwargs,
-    ) -> None:  # fmt: skip
-        description = WorkloadArguments(settings, target, shapes, constants, precision, keep)
+    def with_workload(workload: str, *args: P.args, **rest: P.kwargs) -> None:
+        description = _take_description(rest)
         command(prepared(description.workload(workload)), *args, **rest)
 
     return with_workload
@@ -96,27 +90,32 @@ def takes_workloads(
     @click.argument("workloads", metavar="FILE:WORKLOAD|NETWORK.onnx...", nargs=-1, required=True)
     @describes_workload
     @wraps(command)
-    def with_workloads(
-        workloads: tuple[str, ...], settings: tuple[str, ...], target: str,
-        shapes: tuple[str, ...], constants: tuple[str, ...], precision: Precision | None,
-        keep: tuple[str, ...], *args: P.args, **rest: P.kwargs,
-    ) -> None:  # fmt: skip
-        description = WorkloadArguments(settings, target, shapes, constants, precision, keep)
+    def with_workloads(workloads: tuple[str, ...], *args: P.args, **rest: P.kwargs) -> None:
+        description = _take_description(rest)
         command([description.workload(name) for name in workloads], *args, **rest)
 
     return with_workloads
 
 
 def describes_workload(command: F) -> F:
-    """Add --set, --target, --input, --constant, --precision and --keep to a command."""
+    """Add --set, --target, --input, --constant, --precision, --calibrate and --keep to a command.
+
+    It gets them as the fields of a `WorkloadArguments`.
+    """
     command = click.option(
         "--keep", multiple=True, metavar="NAME",
         help="A node of the network whose result stays float32, by its name or that of its tensor; "
         "may be repeated.",
     )(command)  # fmt: skip
     command = click.option(
-        "--precision", default=None, type=click.Choice(list(PRECISIONS)),
-        help="What the network's tensors are kept in between kernels; default: what its file says.",
+        "--calibrate", default="", metavar="FILE.npz[:METHOD]",
+        help="Inputs of the network, for the ranges of --precision int8; METHOD is "
+        f"{', '.join(get_args(CalibrationMethod))}.",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--precision", default=None, type=click.Choice([*PRECISIONS, INT8]),
+        help="What the network's tensors are kept in between kernels; default: what its file says. "
+        "int8 needs --calibrate.",
     )(command)  # fmt: skip
     command = click.option(
         "--constant", "constants", multiple=True, metavar="NAME=FILE.npy",
@@ -137,6 +136,13 @@ def describes_workload(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def _take_description(given: dict[str, Any]) -> WorkloadArguments:
+    """Return the options of `describes_workload` that a command is given, and take them out."""
+    return WorkloadArguments(
+        **{each.name: given.pop(each.name) for each in fields(WorkloadArguments)}
+    )
+
+
 @dataclass(frozen=True)
 class WorkloadArguments:
     """The options of a command line that describe its workload."""
@@ -145,8 +151,10 @@ class WorkloadArguments:
     target: str = "native"
     shapes: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
-    precision: Precision | None = None
+    precision: Precision | Literal["int8"] | None = None
     keep: tuple[str, ...] = ()
+    calibrate: str = ""
+    """A file of inputs, and maybe a colon and a method."""
 
     def workload(self, name: str) -> TaskOrNetworks:
         """Return the operator or network named `name`; raise UsageError or AnsorcError."""
@@ -160,10 +168,10 @@ class WorkloadArguments:
             return Network.of(graph, target)
         if self.shapes or self.constants:
             raise click.UsageError(f"--input and --constant are for networks; '{name}' is none")
-        if self.precision or self.keep:
+        if self.precision or self.keep or self.calibrate:
             raise click.UsageError(
-                f"--precision and --keep are for networks; '{name}' is none: its definition says "
-                "the dtypes of its tensors"
+                f"--precision, --keep and --calibrate are for networks; '{name}' is none: its "
+                "definition says the dtypes of its tensors"
             )
         dag, title = dag_of(name, self.settings)
         return Task(dag, target, title)
@@ -176,10 +184,34 @@ class WorkloadArguments:
         shapes = {name: each[0] if len(each) == 1 else each for name, each in given.items()}
         constants = dict(_array(text) for text in self.constants)
         graph = ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
+        if self.precision == INT8 or self.calibrate:
+            return self._quantize(graph)
         if isinstance(graph, Graph):
             return choose_precision(graph, self.precision, self.keep)
         made = [choose_precision(each, self.precision, self.keep) for each in graph]
         return replace(graph, graphs=tuple(made))
+
+    def _quantize(self, graph: Graph | GraphVariants) -> Graph:
+        """Return the network in integers of 8 bits; raise UsageError, GraphError."""
+        if self.precision != INT8:
+            raise click.UsageError("--calibrate is for --precision int8; leave it out or add that")
+        if not self.calibrate:
+            raise click.UsageError(
+                "--precision int8 needs data for the ranges of tensors: --calibrate FILE.npz, "
+                "written by numpy.savez, with an array for each input"
+            )
+        if not isinstance(graph, Graph):
+            raise click.UsageError(
+                "--precision int8 is for one shape of each input; use bf16, or build a library "
+                "for each shape"
+            )
+        path, colon, method = self.calibrate.rpartition(":")
+        path, method = (path, method) if colon else (method, "minmax")
+        if method not in get_args(CalibrationMethod):
+            known = ", ".join(get_args(CalibrationMethod))
+            raise click.UsageError(f"--calibrate: there is no method '{method}'; use {known}")
+        data = _arrays(Path(path), "--calibrate")
+        return ac.quantize(graph, data, cast(CalibrationMethod, method), self.keep)
 
 
 def networks_of(workloads: Sequence[TaskOrNetworks | None]) -> list[Network]:
@@ -302,8 +334,8 @@ def takes_inputs(command: Callable[..., Any]) -> Callable[..., None]:
     return with_inputs
 
 
-def _arrays(path: Path) -> dict[str, Array]:
-    """Return the arrays in a file that `numpy.savez` wrote."""
+def _arrays(path: Path, option: str = "--inputs") -> dict[str, Array]:
+    """Return the arrays in a file that `numpy.savez` wrote, which an option names."""
     try:
         file = np.load(path, allow_pickle=False)
         if not isinstance(file, NpzFile):
@@ -312,7 +344,7 @@ def _arrays(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise click.UsageError(
-            f"--inputs: {path} is not a file of arrays ({error}); write one by numpy.savez"
+            f"{option}: {path} is not a file of arrays ({error}); write one by numpy.savez"
         ) from error
 
 
@@ -355,6 +387,7 @@ def same_workloads(name: str = "") -> str:
     words += [word for setting in given["settings"] for word in ("--set", setting)]
     words += [word for name in given["keep"] for word in ("--keep", name)]
     words += ["--precision", given["precision"]] if given["precision"] else []
+    words += ["--calibrate", given["calibrate"]] if given["calibrate"] else []
     words += ["--target", given["target"]] if given["target"] != "native" else []
     words += ["--threads", str(given["threads"])] if given["threads"] else []
     words += ["--cache", given["cache"]] if given["cache"] != "auto" else []

@@ -119,7 +119,12 @@ def check_outputs(
 
 
 def _error_words(found: OutputError, kind: TensorType, network: Network) -> str:
-    """Return the error of a right output, beside that of float32."""
+    """Return the error of a right output, beside that of float32 or of integers."""
+    if found.of_quantizing is not None:
+        return (
+            f"largest error {found.error:.2g} of its largest element for the integers, "
+            f"{found.of_quantizing:.2g} for the network that was quantised (float64 references)"
+        )
     if found.in_float32 is None:
         return f"largest error {found.error:.2g} of its largest element (float64 reference)"
     precision = network.precision

@@ -78,6 +78,8 @@ class Graph:
     """In call order."""
     constants: Mapping[str, Array]
     nodes: tuple[GraphNode, ...]
+    unquantized: Graph | None = None
+    """The network that this one computes in integers of 8 bits, if `ac.quantize` made it."""
 
     def __post_init__(self) -> None:
         for name in self.outputs:

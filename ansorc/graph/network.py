@@ -91,7 +91,8 @@ class Network:
         names = {n for g in self.partition.groups for n in (*g.inputs, *g.outputs)}
         inside = {root for root in map(self.partition.root, names) if root not in outside}
         kinds = {self.graph.types[name].dtype.name for name in inside}
-        narrow = [name for name, kind in PRECISIONS.items() if kind in kinds]
+        kept = {"int8": "int8", **PRECISIONS}
+        narrow = [name for name, kind in kept.items() if kind in kinds]
         return "+".join(narrow) or "f32"
 
     @property

@@ -21,6 +21,10 @@ _OF_EMULATION = 3.0
 """A kernel adds in another order than the emulation; where a sum lies half-way between two numbers
 of 16 bits, it is rounded to the other one. No more than that is as large as all roundings."""
 
+_QUANTIZE = ("quantize", "quantize_by_factor", "quantize_by_range")
+_STEP = 1 / 255
+"""A step of integers of 8 bits. A float half-way between two of them may become either."""
+
 
 @dataclass(frozen=True)
 class OutputError:
@@ -30,6 +34,8 @@ class OutputError:
     allowed: float
     in_float32: float | None
     """The error of the same network in float32; None where it is in float32 itself."""
+    of_quantizing: float | None = None
+    """How far it is from the network that was quantised; None where ansorc did not quantise it."""
 
     @property
     def is_right(self) -> bool:
@@ -61,10 +67,21 @@ class OutputErrors:
         types = self._network.graph.types.values()
         return any(kind.dtype in (FLOAT16, BFLOAT16) for kind in types)
 
+    @cached_property
+    def _quantizes(self) -> bool:
+        """Whether floats become integers of 8 bits inside the network."""
+        return any(node.builtin in _QUANTIZE for node in self._network.source.nodes)
+
     def of(self, results: Mapping[str, Array]) -> dict[str, OutputError]:
         """Return the errors of `results` by the names of the outputs."""
+        original = self._network.source.unquantized
+        floats = None if original is None else run_reference(original, self._inputs)
         return {
-            name: OutputError(_error(results[name], exact), *self._allowed(name, exact))
+            name: OutputError(
+                _error(results[name], exact),
+                *self._allowed(name, exact),
+                None if floats is None else _error(results[name], floats[name]),
+            )
             for name, exact in self._exact.items()
         }
 
@@ -72,7 +89,8 @@ class OutputErrors:
         """Return the error that is allowed for an output, and that of float32."""
         is_float = np.issubdtype(exact.dtype, np.floating)
         if not self.is_narrow:
-            return _TOLERANCE if is_float else 0.0, None
+            step = _STEP if self._quantizes else 0.0
+            return _TOLERANCE + step if is_float else 0.0, None
         emulated = _error(self._emulated[name], exact)
         in_float32 = _error(self._in_float32[name], exact)
         kind = self._network.source.types[name].dtype

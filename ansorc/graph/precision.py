@@ -15,11 +15,13 @@ from ansorc.ir.dtype import FLOAT32
 Precision: TypeAlias = Literal["f32", "bf16", "f16"]
 PRECISIONS: Mapping[str, str] = {"f32": "", "bf16": "bfloat16", "f16": "float16"}
 """What float32 results are kept in between kernels, by the name of a precision."""
-_STARTS = (
-    *PRODUCTS, "einsum", "attention", "scaled_dot_product_attention", "gru", "lstm", "rnn",
-    "embedding", "gather", "take",
+STARTS = (
+    *PRODUCTS, "attention", "attention_scores", "capsule_conv2d", "conv2d_winograd",
+    "deformable_conv2d", "einsum", "embedding", "gather", "gather_nd", "take",
 )  # fmt: skip
 """Operators whose results are narrow, whatever they read."""
+STATES = ("gru_cell", "gru_reset", "lstm_cell", "rnn_cell")
+"""Operators whose results go on from step to step: rounded at each, the state would drift away."""
 
 
 def with_precision(graph: Graph, precision: str, keep: Sequence[str] = ()) -> Graph:
@@ -27,17 +29,18 @@ def with_precision(graph: Graph, precision: str, keep: Sequence[str] = ()) -> Gr
 
     Narrow are the results of products and lookups, and what is computed from them; sums, norms and
     softmax are computed in float32 and rounded once. Numbers that no product makes stay float32,
-    such as masks and positions. Inputs and outputs keep their types. `keep` exempts nodes, by the
-    names of their tensors or those of the file's nodes. Raise OptionError for another precision,
-    and for a name that there is not.
+    such as masks and positions, and so do the states of recurrent layers. Inputs and outputs keep
+    their types. `keep` exempts nodes, by the names of their tensors or those of the file's nodes.
+    Raise OptionError for another precision, and for a name that there is not.
     """
-    kept, storage = _kept_nodes(graph, keep), PRECISIONS[as_precision(precision) or "f32"]
+    kept, storage = find_kept_nodes(graph, keep), PRECISIONS[as_precision(precision) or "f32"]
     narrow: set[str] = set()
     nodes: list[GraphNode] = []
     for node in graph.nodes:
         is_float = any(graph.types[name].dtype == FLOAT32 for name in node.outputs)
-        begins = node.builtin in _STARTS or not narrow.isdisjoint(node.inputs) or bool(node.storage)
-        is_narrow = bool(storage) and is_float and begins and node.name not in kept
+        begins = node.builtin in STARTS or not narrow.isdisjoint(node.inputs) or bool(node.storage)
+        is_exempt = node.name in kept or node.builtin in STATES
+        is_narrow = bool(storage) and is_float and begins and not is_exempt
         if is_float and begins:
             narrow.update(node.outputs)
         nodes.append(replace(node, storage=storage if is_narrow else ""))
@@ -48,7 +51,7 @@ def as_precision(given: object) -> Precision | None:
     """Return what a user gives as a precision; raise OptionError for what is none."""
     if given is None or given in PRECISIONS:
         return cast("Precision | None", given)
-    integers = "; int8 networks come as files with QuantizeLinear" if given == "int8" else ""
+    integers = "; int8 needs data: ac.quantize(graph, data)" if given == "int8" else ""
     raise OptionError(f"there is no precision '{given}'; use {', '.join(PRECISIONS)}{integers}")
 
 
@@ -57,7 +60,7 @@ def keep_in_float32(graph: Graph, keep: Sequence[str]) -> Graph:
 
     Raise OptionError for a name that there is not.
     """
-    kept = _kept_nodes(graph, keep)
+    kept = find_kept_nodes(graph, keep)
     return graph.with_nodes(
         tuple(replace(n, storage="") if n.name in kept else n for n in graph.nodes)
     )
@@ -70,7 +73,7 @@ def choose_precision(graph: Graph, precision: str | None, keep: Sequence[str] = 
     return with_precision(graph, precision, keep)
 
 
-def _kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
+def find_kept_nodes(graph: Graph, keep: Sequence[str]) -> set[str]:
     """Return the names of the nodes that `keep` names; raise OptionError."""
     kept: set[str] = set()
     for given in keep:

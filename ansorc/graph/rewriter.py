@@ -40,11 +40,11 @@ class Rewriter:
         """Let the readers of the tensor `old` of the old graph read `new`, of the new graph."""
         self._new[old] = new
 
-    def copy(self, node: GraphNode) -> None:
-        """Add a node of the old graph as it is, its inputs replaced."""
+    def copy(self, node: GraphNode, inputs: Sequence[str] | None = None) -> None:
+        """Add a node of the old graph as it is, its inputs replaced, by `inputs` if given."""
         self.source(node)
         given = dict(node.attributes)
-        inputs = [self._new[name] for name in node.inputs]
+        inputs = [self._new[name] for name in node.inputs] if inputs is None else inputs
         outputs = self._builder.add_many(node.operator, inputs, node.outputs, **given)
         self._builder.keep_as(outputs[0], node.storage)
         self._new.update(zip(node.outputs, outputs, strict=True))

@@ -248,8 +248,8 @@ def test_bad_input(cli: CommandLine, arguments: str, words: str) -> None:
         ("show net.onnx --input x=2x12 --view ir", "'ir' is not one of 'graph', 'optimized-graph'"),
         ("run net.onnx --input x=2x12 -l kernel.so", "kernel.so is a kernel, no network"),
         ("show ops.py:product --input x=2", "--input and --constant are for networks; 'ops.py:pro"),
-        ("show ops.py:product --keep x", "--precision and --keep are for networks; 'ops.py:pro"),
-        ("bench net.onnx --input x=2x12 --default --precision bf16", "other libraries read a networ"),
+        ("show ops.py:product --keep x", "--precision, --keep and --calibrate are for n"),
+        ("bench net.onnx --input x=2x12 --default --keep y", "other libraries read a network as"),
         ("build ops.py:product --default --weights w", "--weights is for networks; 'product' i"),
     ],
 )  # fmt: skip
@@ -276,3 +276,46 @@ def test_the_builds_that_a_tuning_names_work(cli: CommandLine) -> None:
     assert [line.split()[1] for line in named] == ["net.onnx", "other.onnx"]
     for line in named:
         assert cli.run(*line.split()).code == 0
+
+
+@pytest.fixture
+def calibration(cli: CommandLine) -> tuple[str, ...]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(8, 2, WIDTH)).astype(np.float32)
+    np.savez(cli.directory / "data.npz", x=x, positions=np.zeros((8, WIDTH), np.float32))
+    return "--precision", "int8", "--calibrate", "data.npz"
+
+
+def test_a_network_is_quantised_with_its_users_data(
+    cli: CommandLine, calibration: tuple[str, ...]
+) -> None:
+    assert cli.run("build", *NET, *calibration, "-o", "bytes.so").code == 0
+    ran = cli.run("run", *NET, *calibration, "-l", "bytes.so", "--threads", "1")
+    assert ran.code == 0, ran
+    assert re.search(
+        r"'y' is right: largest error [\d.e-]+ of its largest element for the integers, "
+        r"[\d.e-]+ for the network that was quantised \(float64 references\)", ran.out,
+    )  # fmt: skip
+    shown = cli.run("show", *NET[:-1], *calibration, "--view", "optimized-graph")
+    assert "int8[" in shown.out, shown
+    tuned = cli.run("tune", *NET[:-1], *calibration, "--trials", "3")
+    assert tuned.code == 0, tuned
+    assert "--precision int8 --calibrate data.npz" in tuned.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--precision", "int8"), "--precision int8 needs data for the ranges of tensors: "),
+        (("--calibrate", "data.npz"), "--calibrate is for --precision int8; "),
+        (("--precision", "int8", "--calibrate", "data.npz:best"), "there is no method 'best'; use"),
+        (("--precision", "int8", "--calibrate", "none.npz"), "--calibrate: none.npz is not a file"),
+        (("--precision", "int8", "--calibrate", "data.npz", "--input", f"x=4x{WIDTH}"),
+         "--precision int8 is for one shape of each input"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("calibration")
+def test_what_is_wrong_with_a_calibration_is_told(
+    cli: CommandLine, options: tuple[str, ...], words: str
+) -> None:
+    assert words in cli.run("build", *NET, *options).refused(2)

@@ -10,10 +10,12 @@ from ansorc.errors import OptionError
 from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
-from ansorc.graph.precision import choose_precision, with_precision
+from ansorc.graph.operators import OPERATORS
+from ansorc.graph.precision import STARTS, STATES, choose_precision, with_precision
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.compile_backend import TorchCompileOptions
 from ansorc.ir.dtype import FLOAT32
+from tests.graph.onnx.onnx_models import model_of, node
 from tests.graph.small_networks import attention_network, residual_network
 
 
@@ -36,6 +38,23 @@ def test_products_and_what_follows_them_are_narrow() -> None:
     assert stored.pop("mask") == ""
     assert stored.pop("negative_2") == ""
     assert set(stored.values()) == {"float16"}
+
+
+def test_the_rules_name_operators_that_there_are() -> None:
+    assert {*STARTS, *STATES} <= {*OPERATORS}
+
+
+def test_states_of_recurrent_layers_stay_float32() -> None:
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.uniform(-1, 1, shape).astype(np.float32)
+        for name, shape in (("w", (1, 16, 6)), ("r", (1, 16, 4)))
+    }
+    lstm = node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4)
+    graph = ac.from_onnx(model_of([lstm], {"x": [3, 2, 6]}, ["y"], weights))
+    stored = {each.builtin: each.storage for each in with_precision(graph, "bf16").nodes}
+    assert stored["lstm_cell"] == ""
+    assert stored["dense"] == "bfloat16"
 
 
 def test_none_leaves_a_network_as_its_file_has_it() -> None:
@@ -72,7 +91,7 @@ def test_unknown_names_and_precisions_are_refused() -> None:
         ac.build(graph, precision="bf16", keep=["nothing"])
     with pytest.raises(OptionError, match="no precision 'f8'; use f32, bf16, f16"):
         with_precision(graph, "f8")
-    with pytest.raises(OptionError, match=r"no precision 'int8'.*QuantizeLinear"):
+    with pytest.raises(OptionError, match=r"no precision 'int8'.*ac.quantize"):
         TorchCompileOptions.of({"precision": "int8"})
 
 

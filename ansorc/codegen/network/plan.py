@@ -11,10 +11,10 @@ from ansorc.codegen.network.weights import WeightBlock, round_up
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import BFLOAT16, FLOAT16
+from ansorc.ir.dtype import BFLOAT16, FLOAT16, INT8
 from ansorc.ir.fault import FaultSite
 
-_NARROW = {BFLOAT16: "bf16", FLOAT16: "f16"}
+_NARROW = {INT8: "int8", BFLOAT16: "bf16", FLOAT16: "f16"}
 
 
 class PlaceKind(Enum):
@@ -109,7 +109,10 @@ class NetworkPlan:
 
     @property
     def precision(self) -> str:
-        """What weights and tensors between kernels are kept in: "f32", "bf16", "f16", or both."""
+        """What weights and tensors between kernels are kept in.
+
+        It is "f32", "bf16", "f16" or "int8", or several of the last three with + between.
+        """
         pairs = (
             pair
             for call in self.calls

@@ -6,10 +6,10 @@ a product of scales:
     conv2d(dequantize(x), dequantize(w)), bias_add of dequantize(b), maybe relu, quantize
         ->  integer_convolution(x, w, b), requantize
 
-PyTorch's networks have a bias of floats, and quantise by another rule: there the sums become floats
-again, and what follows the product stays.
+Where the result stays float, the sums become floats again, and what follows the product stays. So
+it is in PyTorch's networks, too, which have a bias of floats and quantise by another rule.
 
-    conv2d(dequantize(quantize_by_factor(x)), dequantize(w))
+    conv2d(dequantize(x), dequantize(w))
         ->  integer_convolution(x, w), cast to float32, multiply by the scales
 """
 
@@ -49,19 +49,36 @@ def multiply_integers(graph: Graph) -> Graph:
         return graph
     rewriter = Rewriter(graph)
     pattern = _Pattern(graph)
+    quantized = {node.name: pattern.match_quantized(node) for node in graph.nodes}
+    part_of_others = {match.product.node.name for match in quantized.values() if match}
     for node in graph.nodes:
         rewriter.source(node)
         call = ConverterCall(node.source or node.name, rewriter.builder)
-        quantized = pattern.match_quantized(node)
-        if quantized is not None:
-            rewriter.replace(node.name, _requantize(rewriter, call, quantized))
+        match = quantized[node.name]
+        if match is not None:
+            rewriter.replace(node.name, _requantize(rewriter, call, match))
             continue
-        product = pattern.product(node)
-        if product is not None and product.is_of_factors:
+        product = None if node.name in part_of_others else pattern.product(node)
+        if product is not None:
             rewriter.replace(node.name, _multiply(rewriter, call, product))
             continue
         rewriter.copy(node)
     return rewriter.graph()
+
+
+def axis_of_units(node: GraphNode) -> int | None:
+    """Return the axis of the weights that makes the units of a product; None of other nodes."""
+    attributes = dict(node.attributes)
+    if node.builtin in _CONVOLUTIONS:
+        rank = _CONVOLUTIONS[node.builtin]
+        is_plain = attributes.get("layout") == LAYOUTS[rank] and "sum_dtype" not in attributes
+        return 0 if is_plain else None
+    if node.builtin == "matmul":
+        return None if attributes.get("sum_dtype") else -1
+    if node.builtin == "dense":
+        return None if attributes.get("sum_dtype") else 0
+    equation = attributes.get("equation") if node.builtin == "einsum" else None
+    return _EQUATIONS.get(equation) if isinstance(equation, str) else None
 
 
 @dataclass(frozen=True)
@@ -80,8 +97,6 @@ class _Product:
     node: GraphNode
     data: _Dequantized
     weight: _Dequantized
-    is_of_factors: bool
-    """Whether the data was quantised by `quantize_by_factor`."""
 
     @property
     def is_convolution(self) -> bool:
@@ -131,7 +146,7 @@ class _Pattern:
 
     def product(self, node: GraphNode) -> _Product | None:
         """Return a product of dequantised bytes; None if `node` is something else."""
-        axis = self._units(node)
+        axis = axis_of_units(node)
         if axis is None:
             return None
         data, weight = (self._graph.producers.get(name) for name in node.inputs[:2])
@@ -145,23 +160,7 @@ class _Pattern:
         is_along = right.scale.size == 1 or _axis(weight) % rank == axis % rank
         if not is_along or (rank != 2 and node.builtin not in _CONVOLUTIONS):
             return None
-        source = self._graph.producers.get(left.name)
-        is_of_factors = source is not None and source.builtin == "quantize_by_factor"
-        return _Product(node, left, right, is_of_factors)
-
-    def _units(self, node: GraphNode) -> int | None:
-        """Return the axis of the weights that makes the units of a product; None of other nodes."""
-        attributes = dict(node.attributes)
-        if node.builtin in _CONVOLUTIONS:
-            rank = _CONVOLUTIONS[node.builtin]
-            is_plain = attributes.get("layout") == LAYOUTS[rank] and "sum_dtype" not in attributes
-            return 0 if is_plain else None
-        if node.builtin == "matmul":
-            return None if attributes.get("sum_dtype") else -1
-        if node.builtin == "dense":
-            return None if attributes.get("sum_dtype") else 0
-        equation = attributes.get("equation") if node.builtin == "einsum" else None
-        return _EQUATIONS.get(equation) if isinstance(equation, str) else None
+        return _Product(node, left, right)
 
     def _match_dequantized(self, node: GraphNode) -> _Dequantized | None:
         """Return what a node of bytes dequantises, whose scale and zero point are known."""
@@ -252,13 +251,16 @@ def _factors(rewriter: Rewriter, product: _Product) -> tuple[Integers, Integers]
 
 def _window(node: GraphNode) -> ConvolutionWindow:
     attributes: dict[str, Any] = dict(node.attributes)
-    rank, margins = _CONVOLUTIONS[node.builtin], tuple(attributes["padding"])
-    return ConvolutionWindow(
-        attributes["stride"],
-        attributes["dilation"],
-        margins * 2 if len(margins) == rank else margins,
-        attributes.get("groups", 1),
-    )
+    rank = _CONVOLUTIONS[node.builtin]
+    stride, dilation = (_each(attributes.get(name, 1), rank) for name in ("stride", "dilation"))
+    margins = _each(attributes.get("padding", 0), rank)
+    margins = margins * 2 if len(margins) == rank else margins
+    return ConvolutionWindow(stride, dilation, margins, attributes.get("groups", 1))
+
+
+def _each(given: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the numbers of each axis of a window."""
+    return (given,) * rank if isinstance(given, int) else tuple(given)
 
 
 def _axis(node: GraphNode) -> int:

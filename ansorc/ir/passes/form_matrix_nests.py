@@ -26,7 +26,7 @@ from math import gcd
 from ansorc.errors import BuildError
 from ansorc.ir.arith.affine import difference
 from ansorc.ir.arith.interval import Interval, prove
-from ansorc.ir.arith.scalar import conjuncts
+from ansorc.ir.arith.scalar import conjunction, conjuncts
 from ansorc.ir.expr import Compare, CompareOp, Const, Expr, Var, const
 from ansorc.ir.passes.matrix_nest import (
     GROUPS,
@@ -95,20 +95,24 @@ class _Forming:
             first = _Chain.of(parts[-1]) if chain is not None and parts else None
             if chain is None:
                 parts.append(self.stmt(part, ranges))
-            elif first is not None and _starts(first, chain):
-                parts[-1] = self._form(chain, first, ranges)
+            elif first is not None and (at_first := _starts(first, chain)) is not None:
+                formed = self._form(chain, first, ranges)
+                if at_first:
+                    formed = If(conjunction(at_first), formed, self._form(chain, None, ranges))
+                parts[-1] = formed
             else:
+                if first is not None and first.store.buffer == chain.store.buffer:
+                    parts[-1] = _in_lanes(parts[-1])
                 parts.append(self._form(chain, None, ranges))
         return Seq(tuple(parts))
 
     def _form(self, chain: _Chain, first: _Chain | None, ranges: Mapping[str, Interval]) -> Stmt:
         """Return the nest of `chain` after its sums are set by `first`, which does no more."""
         (group,) = filter(is_matrix, chain.loops)
-        inner = _loops_of_tile(chain)
-        outer = chain.loops[: len(chain.loops) - len(inner)]
-        ranges = {**ranges, **{loop.var.name: (0, loop.extent - 1) for loop in outer}}
         try:
-            nest = find_nest(inner, chain.store)
+            nest = _fit(chain)
+            outer = chain.loops[: len(chain.loops) - len(nest.loops)]
+            ranges = {**ranges, **{loop.var.name: (0, loop.extent - 1) for loop in outer}}
             spans = _spans(nest, chain.guards, ranges)
         except UnfitError as error:
             raise BuildError(
@@ -129,33 +133,61 @@ def _marked(stmt: Stmt) -> _Chain | None:
     return chain
 
 
-def _loops_of_tile(chain: _Chain) -> tuple[For, ...]:
-    """Return the innermost loops: the last two over the sums, and those over terms inside."""
+def _fit(chain: _Chain) -> MatrixNest:
+    """Return the nest of the last one or two loops over the sums, and those inside.
+
+    No more than one loop, over groups of terms, is between the two. A tile of one row or column has
+    fewer; then a loop that does not fit is outside of it. Raise UnfitError if no loops fit.
+    """
     at = {name for index in chain.store.indices for name in free_vars(index)}
-    space = 0
-    for number, loop in reversed(list(enumerate(chain.loops))):
-        space += loop.var.name in at
-        if space > 2:
-            return chain.loops[number + 1 :]
-    return chain.loops
+    space = [number for number, loop in enumerate(chain.loops) if loop.var.name in at]
+    tile = [number for number in space[-2:] if space[-1] - number <= 2]
+    outside = [number + 1 for number in space if number not in tile]
+    try:
+        return find_nest(chain.loops[max(outside, default=0) :], chain.store)
+    except UnfitError:
+        if not tile or tile[-1] - tile[0] == 1:
+            raise
+        return find_nest(chain.loops[tile[0] + 1 :], chain.store)
 
 
-def _starts(first: _Chain, chain: _Chain) -> bool:
-    """Return whether `first` stores 0 in the sums of `chain`, and in no others."""
+def _starts(first: _Chain, chain: _Chain) -> list[Expr] | None:
+    """Return when `first` stores 0 in the sums of `chain`, conditions on loops around it.
+
+    None if it does not, or stores in others.
+    """
     names = {name for index in chain.store.indices for name in free_vars(index)}
     loops = [loop for loop in chain.loops if loop.var.name in names]
-    if len(loops) != len(first.loops) or _loops_of_tile(chain) != chain.loops:
-        return False
+    if len(loops) != len(first.loops):
+        return None
+    try:
+        if len(_fit(chain).loops) != len(chain.loops):
+            return None
+    except UnfitError:
+        return None
     is_alike = all(a.extent == b.extent for a, b in zip(first.loops, loops, strict=True))
     renamed: dict[str, Expr] = {a.var.name: b.var for a, b in zip(first.loops, loops, strict=True)}
     indices = tuple(substitute(index, renamed) for index in first.store.indices)
-    guards = {substitute(guard, renamed) for guard in first.guards}
-    return (
+    guards = [substitute(guard, renamed) for guard in first.guards]
+    more = [guard for guard in guards if guard not in chain.guards]
+    own = {loop.var.name for loop in chain.loops}
+    does = (
         is_alike
         and first.store.value == Const(0, chain.store.buffer.dtype)
         and (first.store.buffer, indices) == (chain.store.buffer, chain.store.indices)
-        and guards == set(chain.guards)
+        and all(guard in guards for guard in chain.guards)
+        and not any(free_vars(guard) & own for guard in more)
     )
+    return more if does else None
+
+
+def _in_lanes(stmt: Stmt) -> Stmt:
+    """Return a nest that stores what sums begin with, its innermost loop in lanes."""
+    if isinstance(stmt, If):
+        return replace(stmt, then=_in_lanes(stmt.then))
+    if isinstance(stmt, For) and isinstance(stmt.body, For):
+        return replace(stmt, body=_in_lanes(stmt.body))
+    return replace(stmt, kind=LoopKind.VECTORIZED) if isinstance(stmt, For) else stmt
 
 
 @dataclass(frozen=True)

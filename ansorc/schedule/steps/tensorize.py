@@ -30,8 +30,8 @@ class Tensorize(Step):
     refuses sums that do not form tiles (`ansorc/ir/passes/gpu/matrix_tiles.py`).
 
     For a CPU with AMX, `tile_bf16`, `tile_f16` and `tile_i8` multiply tiles of up to 16 rows and
-    columns. The loop is over the terms that adjoin in both factors: 2, 2 and 4. Outside of the
-    loops over rows and columns is one over up to 16 such groups (`form_matrix_nests`).
+    columns. The loop is over the terms that adjoin in both factors: 2, 2 and 4. Around it are the
+    loops over columns, over up to 16 such groups, and over rows (`form_matrix_nests`).
     """
 
     iterator: str

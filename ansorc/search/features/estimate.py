@@ -183,21 +183,26 @@ def _tile_products(state: State, stage: Stage, unit: MatrixUnit, target: Target)
     Its products wait for each other, for the sums that they add to, or for the loads of tiles.
     """
     costs = target.costs
-    names = [axis.name for axis in stage.op.axes[-2:]]
     tall = wide = visits = repeats = np.asarray(1, dtype=np.int64)
-    around = [iterator for _, iterator in state.around(stage)]
-    for iterator in (*around, *stage.iterators[:-1]):
+    space = [it for it in stage.iterators if it.kind is AxisKind.SPACE]
+    row, column = space[-2:]
+    own = stage.iterators[:-1]
+    outside = [it for _, it in state.around(stage)]
+    if len(space) > len(stage.op.axes):  # in blocks of terms: what is outside of the loop of tiles
+        outside += own[: own.index(space[-3]) + 1]
+    for iterator in (*outside, *(it for it in own if it not in outside)):
         extent = as_array(iterator.extent)
-        is_own = iterator not in around
-        if is_own and iterator.kind is AxisKind.REDUCE:
-            is_step = iterator.axis == stage.iterators[-1].axis and iterator.level == 1
-            repeats = repeats * (1 if is_step else extent)
-        elif is_own and iterator.axis == names[0]:
+        is_inside = iterator not in outside
+        if is_inside and iterator.kind is AxisKind.REDUCE:
+            repeats = repeats * extent
+        elif iterator is row:
             tall = -(-extent // unit.rows)
-        elif is_own and iterator.axis == names[1]:
+        elif iterator is column:
             wide = -(-extent // unit.columns)
         else:
             visits = visits * extent
+    groups = next(it for it in reversed(own) if it.kind is AxisKind.REDUCE)
+    repeats = repeats // as_array(groups.extent)
     step = np.maximum(unit.cycles * tall * wide, costs.tile_load * (tall + wide))
     step = np.maximum(step, unit.latency)
     return visits * (repeats * step + 2.0 * unit.rows * tall * wide + costs.tile_visit)

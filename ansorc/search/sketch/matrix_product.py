@@ -13,12 +13,12 @@ from ansorc.codegen.base import backend_of
 from ansorc.errors import ScheduleError
 from ansorc.ir.arith.affine import affine, step_along
 from ansorc.ir.expr import Load, Var, dtype_of
-from ansorc.ir.operator import MATRIX_FUNCTIONS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.schedule.dot_body import factors, misfit
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
+from ansorc.schedule.state import Step
 from ansorc.schedule.steps import (
     CacheWrite,
     ComputeAt,
@@ -57,7 +57,7 @@ class TileMatrixProduct:
     """Compute the one stage that a matrix unit fits by that unit, in tiles.
 
         for i, j, k: C += cast(A) * cast(B)   ->   for i0, j0, i1:
-                                                       for k0, k1, i2, j1, k2: C += tile(A, B)
+                                                       for k0, i2, k1, j1, k2: C += tile(A, B)
 
     Beyond the paper. Its consumer is tiled around it. A constant weight is laid out in the order of
     the tiles before the first call (if `lays_out`); another one that is not defined in groups is
@@ -68,36 +68,37 @@ class TileMatrixProduct:
 
     def verdict(self, partial: PartialSketch, stage: str) -> Verdict:
         """Return whether `stage` is the only one that fits, and its readers allow it."""
-        return Verdict.SKIP if self._tiled(partial, stage) is None else Verdict.APPLY
+        is_tiled = next(self._tiled(partial, stage), None) is not None
+        return Verdict.APPLY if is_tiled else Verdict.SKIP
 
     def expand(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
-        """Yield the sketch."""
-        tiled = self._tiled(partial, stage)
-        assert tiled is not None
-        yield tiled
+        """Yield the sketch, and one with blocks of terms where a panel leaves the first cache."""
+        yield from self._tiled(partial, stage)
 
-    def _tiled(self, partial: PartialSketch, stage: str) -> PartialSketch | None:
-        """Return the sketch with `stage` computed by a unit; None if it does not fit."""
+    def _tiled(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
+        """Yield the sketches with `stage` computed by a unit, none if it does not fit."""
         if is_made(partial, stage) or not partial.stage(stage).is_untouched:
-            return None
+            return
         if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
-            return None  # its terms are others than in the definition
+            return  # its terms are others than in the definition
         matches = (_match(op, partial.target) for op in partial.state.dag.ops)
         fitting = [match for match in matches if match is not None]
         if [match.stage for match in fitting] != [stage]:
-            return None
+            return
         (match,) = fitting
         constants = {buffer.name for buffer in partial.state.dag.inputs if buffer.constant}
         weight = match.weight
         is_laid = self.lays_out and not weight.is_grouped and weight.tensor in constants
         is_read = is_laid or weight.is_grouped
         least = _LEAST_ROWS if is_read else _LEAST_PACKED_ROWS
-        if partial.stage(stage).op.axes[-2].extent < least:
-            return None
-        try:
-            return _tile(partial, match, is_laid=is_laid, is_packed=not is_read)
-        except ScheduleError:
-            return None  # a producer or consumer does not allow this form
+        op = partial.stage(stage).op
+        if op.axes[-2].extent < least:
+            return
+        for steps in dict.fromkeys((0, _steps_in_cache(partial, op, match))):
+            try:
+                yield _tile(partial, match, is_laid=is_laid, is_packed=not is_read, steps=steps)
+            except ScheduleError:
+                return  # a producer or consumer does not allow this form
 
 
 @dataclass(frozen=True)
@@ -154,10 +155,23 @@ def _form(op: ComputeOp, weight: Load, data: Load, group: int) -> Weight | None:
     return Weight(weight.buffer.name, group, is_grouped=False, is_transposed=is_transposed)
 
 
+def _steps_in_cache(partial: PartialSketch, op: ComputeOp, match: _Match) -> int:
+    """Return the steps of a tile whose columns take a third of the first cache; 0 for all steps."""
+    unit, steps = match.unit, op.reduce_axes[-1].extent // (match.groups * match.unit.group)
+    step_bytes = match.groups * unit.row_bytes * MOST_TILES
+    most = partial.target.cache_bytes[0] // 3 // step_bytes
+    fitting = [length for length in divisors(steps) if length <= most]
+    return max(fitting, default=1) % steps
+
+
 def _tile(
-    partial: PartialSketch, match: _Match, *, is_laid: bool, is_packed: bool
+    partial: PartialSketch, match: _Match, *, is_laid: bool, is_packed: bool, steps: int
 ) -> PartialSketch:
-    """Return the sketch with the stage and its consumer tiled around the unit."""
+    """Return the sketch with the stage and its consumer tiled around the unit.
+
+    With `steps` it is computed for all rows of a block, one block of so many steps after another,
+    so that the columns of these stay in the first cache.
+    """
     name, weight = match.stage, match.weight
     if fusible_consumer(partial, name) is None:
         written = partial.then(CacheWrite(name, CACHE_SCOPE))
@@ -168,7 +182,7 @@ def _tile(
     rows, columns = _variables(consumer, match.unit)
     row, column = consumer.op.axes[-2].name, consumer.op.axes[-1].name
     partial = partial.then(
-        Split(consumer.name, row, (Hole(rows.name, (1,)), Hole(rows.name, (2,)))),
+        Split(consumer.name, row, (Hole(rows.name, (1,)), _tile_rows(consumer, match.unit))),
         Split(consumer.name, column, (Hole(columns.name, (1,)),)),
     )
     divided = partial.stage(consumer.name)
@@ -177,24 +191,18 @@ def _tile(
     before, inside = outer_axes(partial.stage(name).op, weight.tensor, consumer.op)
     partial = partial.then(
         Reorder(consumer.name, (*before, i[0], j[0], *inside, i[1], i[2], j[1])),
-        ComputeAt(name, consumer.name, i[1]),
+        ComputeAt(name, consumer.name, (j[0], *inside)[-1] if steps else i[1]),
     )
     op = partial.stage(name).op
-    *others, axis = (each.name for each in op.reduce_axes)
-    split = Split(name, axis, (match.groups, match.unit.group))
-    first, groups, terms = split.made
-    space = tuple(each.name for each in op.axes)
-    function = match.unit.function
-    partial = partial.then(
-        split, Reorder(name, (*others, first, groups, *space, terms)),
-        Tensorize(name, terms, function),
-    )  # fmt: skip
-    assert MATRIX_FUNCTIONS[function] == match.unit.group
+    tile_rows = _tile_rows(consumer, match.unit)
+    loops = _block_steps(op, match, steps, tile_rows) if steps else _inner_steps(op, match)
+    partial = partial.then(*loops)
     if is_packed:
         partial = with_panel(partial, weight, name, (consumer.name, j[0]))
     elif is_laid:
         partial = partial.then(RewriteLayout(name, weight.tensor))
-    words = f"{function} {match.stage}" + f", pack {weight.tensor}" * is_packed
+    words = f"{match.unit.function} {match.stage}" + f", pack {weight.tensor}" * is_packed
+    words += ", in blocks of terms" * bool(steps)
     return replace(
         partial.with_trace(words),
         pending=(),  # the panel copies, or computes, the weights as they are defined
@@ -202,20 +210,45 @@ def _tile(
     )
 
 
+def _inner_steps(op: ComputeOp, match: _Match) -> Iterator[Step]:
+    """Yield the steps that make the loops of a tile."""
+    *others, axis = (each.name for each in op.reduce_axes)
+    split = Split(op.name, axis, (match.groups, match.unit.group))
+    first, groups, terms = split.made
+    *outer, row, column = (each.name for each in op.axes)
+    order = (*others, first, *outer, row, groups, column, terms)
+    yield from (split, Reorder(op.name, order))
+    yield Tensorize(op.name, terms, match.unit.function)
+
+
+def _block_steps(op: ComputeOp, match: _Match, steps: int, tile_rows: int) -> Iterator[Step]:
+    """Yield the steps that make loops of tiles inside those of blocks of terms.
+
+    for k0, i1: for k1, i2, k2, j1, k3: C[i1, i2, j1] += …
+    """
+    *others, axis = (each.name for each in op.reduce_axes)
+    *outer, row, column = (each.name for each in op.axes)
+    split = Split(op.name, axis, (steps, match.groups, match.unit.group))
+    of_rows = Split(op.name, row, (tile_rows,))
+    first, inner, groups, last = split.made
+    tiles, row = of_rows.made
+    order = (*others, first, *outer, tiles, inner, row, groups, column, last)
+    yield from (split, of_rows, Reorder(op.name, order))
+    yield Tensorize(op.name, last, match.unit.function)
+
+
+def _tile_rows(consumer: Stage, unit: MatrixUnit) -> int:
+    """Return the rows of a register tile: as many as it may have."""
+    return min(consumer.op.axes[-2].extent, MOST_TILES * unit.rows)
+
+
 def _variables(consumer: Stage, unit: MatrixUnit) -> tuple[TileVariable, TileVariable]:
-    """Return the tile variables of rows, in blocks, and of columns."""
+    """Return the tile variables of blocks of rows, in register tiles, and of columns."""
     row, column = consumer.op.axes[-2:]
+    blocks = -(-row.extent // _tile_rows(consumer, unit))
+    rows = replace(tile_variable(consumer, row, 2, blocks), extent=blocks)
     wide = MOST_IN_ROW if row.extent <= unit.rows else MOST_TILES
-    kinds = ((row, 3, unit.rows, MOST_TILES), (column, 2, unit.columns, wide))
-    rows, columns = (
-        replace(
-            tile_variable(consumer, axis, levels, most * side),
-            ragged=tuple(
-                count * side
-                for count in range(1, most + 1)
-                if axis.extent > count * side and axis.extent % (count * side)
-            ),
-        )
-        for axis, levels, side, most in kinds
-    )
+    sides = (count * unit.columns for count in range(1, wide + 1))
+    ragged = tuple(n for n in sides if column.extent > n and column.extent % n)
+    columns = replace(tile_variable(consumer, column, 2, wide * unit.columns), ragged=ragged)
     return rows, columns

@@ -1,4 +1,4 @@
-"""Which products between dequantised tensors are computed in integers, and which stay."""
+"""Which products of dequantised tensors are computed in integers, and which results stay so."""
 
 from __future__ import annotations
 
@@ -58,51 +58,70 @@ class Layer:
         return self.builder.graph([output])
 
 
-def is_of_integers(graph: Graph) -> bool:
-    """Return whether the product is one of integers; in any case the result is the same."""
+def builtins_of(graph: Graph) -> set[str]:
+    """Return the operators of the rewritten network, whose results are those of the given one.
+
+    "integer matmul" is one of bytes.
+    """
     made = multiply_integers(graph)
     given = {"x": RNG.integers(0, 256, (5, 3)).astype(np.uint8)}
     (expected,), (computed,) = (run_reference(g, given).values() for g in (graph, made))
     np.testing.assert_allclose(computed, expected, rtol=1e-5)
     (rewritten,) = run_reference(Network.of(graph).graph, given).values()
     np.testing.assert_allclose(rewritten, expected, rtol=1e-5)
-    return any(
-        node.builtin == "matmul" and all(made.types[name].dtype.bits == 8 for name in node.inputs)
+    return {
+        f"integer {node.builtin}"
+        if node.inputs and all(made.types[name].dtype.bits == 8 for name in node.inputs)
+        else node.builtin
         for node in made.nodes
-    )
+    }
+
+
+def becomes_bytes(graph: Graph) -> bool:
+    """Return whether the sums of a product of integers become bytes, without floats between."""
+    made = builtins_of(graph)
+    return "integer matmul" in made and "requantize" in made
+
+
+def becomes_floats(graph: Graph) -> bool:
+    """Return whether the sums of a product of integers become floats."""
+    made = builtins_of(graph)
+    return "integer matmul" in made and "requantize" not in made and "multiply" in made
 
 
 def test_a_layer() -> None:
     layer = Layer()
-    assert is_of_integers(layer.quantized(layer.sum))
+    assert becomes_bytes(layer.quantized(layer.sum))
 
 
 @pytest.mark.parametrize(("low", "expected"), [(0, True), (9, False)])
 def test_what_is_below_zero_is_cut_off_by_the_bytes(low: int, *, expected: bool) -> None:
     layer = Layer(low=low)
     positive = layer.builder.add("relu", [layer.sum])
-    assert is_of_integers(layer.quantized(positive)) is expected
+    graph = layer.quantized(positive)
+    assert becomes_bytes(graph) is expected
+    assert becomes_floats(graph) is not expected
 
 
 def test_scales_along_the_sums_stay() -> None:
     layer = Layer(scales=SCALES[:3], axis=0)
-    assert not is_of_integers(layer.quantized(layer.product))
+    assert "integer matmul" not in builtins_of(layer.quantized(layer.product))
 
 
-def test_a_bias_of_another_scale_stays() -> None:
+def test_a_bias_of_another_scale_is_added_to_floats() -> None:
     layer = Layer(bias_scales=DATA_SCALE * SCALES * np.float32(1.01))
-    assert not is_of_integers(layer.quantized(layer.sum))
+    assert becomes_floats(layer.quantized(layer.sum))
 
 
-def test_a_result_that_is_read_twice_stays() -> None:
+def test_a_result_that_is_read_twice_becomes_floats() -> None:
     layer = Layer()
     layer.builder.add("relu", [layer.product])
-    assert not is_of_integers(layer.quantized(layer.sum))
+    assert becomes_floats(layer.quantized(layer.sum))
 
 
-def test_floats_that_nothing_quantises_stay() -> None:
+def test_sums_that_nothing_quantises_become_floats() -> None:
     layer = Layer()
-    assert not is_of_integers(layer.builder.graph([layer.sum]))
+    assert becomes_floats(layer.builder.graph([layer.sum]))
 
 
 def test_known_values_become_a_node_of_the_parts_that_they_were_computed_from() -> None:

@@ -64,6 +64,35 @@ def test_a_condition_on_the_whole_tile_stays_around_it() -> None:
     assert "        if b < 3:\n            matrix i in 0..16:" in text
 
 
+def test_sums_begin_with_zeros_at_the_first_block() -> None:
+    """Before another one they are loaded; a fill that is more than the nest's is in lanes."""
+    text = """kernel f(A: int8[64, 64], B: int8[16, 64, 4], C: int32[64, 64]):
+    for b in 0..4:
+        for i.0 in 0..4:
+            seq:
+                if b == 0:
+                    for x in 0..16:
+                        for y in 0..16:
+                            C[i.0 * 16 + x, y] = int32(0)
+                for k in 0..4:
+                    for i in 0..16:
+                        for j in 0..16:
+                            matrix t in 0..4:
+                                C[i.0 * 16 + i, j] = C[i.0 * 16 + i, j] + SUM
+""".replace(
+        "SUM", SUM.partition("] + ")[2].replace("A[i", "A[i.0 * 16 + i").replace("k", "(b * 4 + k)")
+    )
+    made = formed(parse(text))
+    assert re.findall(r"(if .*|else|matrix [ij] .*|vectorized .*):", made) == [
+        "if b == 0", *["matrix i in 0..16", "matrix j in 0..16"] * 2,
+        "else", "matrix i in 0..16", "matrix j in 0..16",
+    ]  # fmt: skip
+    whole = text.replace("x in 0..16", "x in 0..64").replace("C[i.0 * 16 + x, y]", "C[x, y]")
+    made = formed(parse(whole))
+    assert "vectorized y in 0..16" in made
+    assert made.count("matrix i in") == 1
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [

@@ -44,8 +44,8 @@ from tests.support.nightly import examples
 from tests.support.tiles.emulated import AMX as EMULATED
 from tests.support.tiles.emulated import run_emulated
 
-GROUPS = (8, 9, 13, 16, 32, 20)
-"""Groups of terms, in tiles of 8 to 16."""
+GROUPS = (8, 9, 13, 16, 32, 20, 160)
+"""Groups of terms, in tiles of 8 to 16; of many there are sketches in blocks."""
 FP16 = "x86_64-linux-gnu -mcpu=graniterapids"
 BYTES = [(a, b) for a in ("int8", "uint8") for b in ("int8", "uint8")]
 KINDS = [*BYTES, ("bfloat16", "bfloat16"), ("float16", "float16")]
@@ -202,7 +202,7 @@ def test_the_untuned_default_uses_the_unit(
 @pytest.mark.parametrize("is_constant", [False, True])
 def test_the_inner_loop_is_four_loads_and_four_products(*, is_constant: bool) -> None:
     """Tiles stay in their registers, and each is loaded once a step."""
-    dag = product((512, 512, 512), is_constant=is_constant)
+    dag = product((512, 512, 256), is_constant=is_constant)
     text = assembly_of(replay(dag, default_steps(dag, Target.parse(AMX))), AMX)
     loops = re.findall(
         r"\n\.LBB\S+:[^\n]*\n(?:(?!\n\.LBB).)*?tdpbf16ps(?:(?!\n\.LBB).)*", text, re.S
@@ -292,6 +292,9 @@ def test_which_sketches_there_are() -> None:
     assert names(product((64, 64, 64), is_constant=True)) == ["tile_bf16 C"]
     assert names(product((64, 64, 64), ("uint8", "int8"))) == ["tile_i8 C, pack W"]
     assert names(product((64, 64, 64), ("float16", "float16")), FP16) == ["tile_f16 C, pack W"]
+    assert names(product((64, 64, 1024))) == [
+        "tile_bf16 C, pack W", "tile_bf16 C, pack W, in blocks of terms"
+    ]  # fmt: skip
     unlaid = rules_of(SearchOptions(rewrite_layout=False))
     dag = product((64, 64, 64), is_constant=True)
     made = [sketch.name for sketch in generate(dag, Target.parse(AMX), unlaid)]

@@ -1,0 +1,191 @@
+"""Networks that `ac.quantize` computes in integers: near the float ones, and as their text says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ansorc as ac
+from ansorc.errors import GraphError, OptionError
+from ansorc.graph.builder import GraphBuilder
+from ansorc.graph.calibration import CalibrationMethod
+from ansorc.graph.graph_reference import run_reference
+from ansorc.graph.network import Network
+from ansorc.graph.output_errors import OutputErrors
+from ansorc.graph.tensor_type import TensorType
+from ansorc.ir.aligned import Array
+from ansorc.ir.dtype import FLOAT32
+from tests.support.nightly import examples
+
+SIZE = 10
+
+
+class Maker:
+    """A network in the making, with random weights."""
+
+    def __init__(self, seed: int, channels: int = 8) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.builder = GraphBuilder("net")
+        kind = TensorType(FLOAT32, (1, channels, SIZE, SIZE))
+        self.last, self.channels = self.builder.input("x", kind), channels
+
+    def weights(self, *shape: int) -> str:
+        scale = 1 / np.sqrt(max(1, int(np.prod(shape[1:]))))
+        return self.builder.constant((self.rng.normal(size=shape) * scale).astype(np.float32))
+
+    def add(self, operator: str, *others: str, **given: Any) -> str:
+        self.last = self.builder.add(operator, [self.last, *others], **given)
+        return self.last
+
+    def convolve(self, out: int, kernel: int = 3, groups: int = 1, *, cut: str = "relu") -> None:
+        weights = self.weights(out, self.channels // groups, kernel, kernel)
+        self.add("conv2d", weights, padding=kernel // 2, layout="NCHW", groups=groups)
+        self.add("batch_norm", self.positive(out), self.weights(out), axis=1)
+        self.channels = out
+        if cut == "relu6":
+            self.add("maximum", self.builder.constant(np.float32(0)))
+            self.add("minimum", self.builder.constant(np.float32(6)))
+        elif cut:
+            self.add(cut)
+
+    def positive(self, count: int) -> str:
+        return self.builder.constant(self.rng.uniform(0.5, 2.0, count).astype(np.float32))
+
+    def graph(self) -> ac.Graph:
+        return self.builder.graph([self.last])
+
+
+def residual(seed: int = 0) -> ac.Graph:
+    """Two convolutions around a sum, a pool, a mean and a product."""
+    made = Maker(seed)
+    made.convolve(16)
+    before = made.last
+    made.convolve(16, cut="")
+    made.add("add", before)
+    made.add("relu")
+    made.add("max_pool2d", kernel=2, stride=2, layout="NCHW")
+    made.convolve(24, 1)
+    made.add("global_avg_pool", layout="NCHW")
+    made.add("reshape", shape=(1, 24))
+    made.add("dense", made.weights(6, 24))
+    made.add("add", made.weights(6))
+    return made.graph()
+
+
+def mobile(seed: int = 0) -> ac.Graph:
+    """Pointwise, depthwise, pointwise."""
+    made = Maker(seed)
+    made.convolve(32, 1, cut="relu6")
+    made.convolve(32, 3, 32, cut="relu6")
+    made.convolve(12, 1, cut="")
+    return made.graph()
+
+
+def encoder(seed: int = 0) -> ac.Graph:
+    """A product whose result stays float, as an activation reads it."""
+    made = Maker(seed)
+    made.add("reshape", shape=(SIZE, 8 * SIZE))
+    made.add("matmul", made.weights(80, 24))
+    made.add("add", made.weights(24))
+    made.add("gelu")
+    made.add("matmul", made.weights(24, 16))
+    return made.graph()
+
+
+NETWORKS = {"residual": residual, "mobile": mobile, "encoder": encoder}
+
+
+def data(seed: int, calls: int = 16) -> dict[str, Array]:
+    return {"x": np.random.default_rng(seed).normal(size=(calls, 8, SIZE, SIZE)).astype(np.float32)}
+
+
+def error_of(found: Array, exact: Array) -> float:
+    return float(np.abs(found - exact).max() / np.abs(exact).max())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@given(seed=st.integers(0, 2**20))
+@examples(2, nightly=20)
+def test_it_is_near_the_network_of_floats(name: str, seed: int) -> None:
+    graph = NETWORKS[name](seed)
+    quantized = ac.quantize(graph, data(seed))
+    inputs = {"x": data(seed)["x"][:1]}
+    (exact,), (found,) = (run_reference(each, inputs).values() for each in (graph, quantized))
+    assert error_of(found, exact) < 0.06
+    network = Network.of(quantized)
+    module = ac.build(quantized)
+    errors = OutputErrors(network, inputs).of(module.run(inputs))
+    for error in errors.values():
+        assert error.is_right
+        assert error.of_quantizing is not None
+        assert error.of_quantizing < 0.06
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_products_are_of_integers(name: str) -> None:
+    graph = Network.of(ac.quantize(NETWORKS[name](), data(0))).graph
+    products = [
+        node for node in graph.nodes if node.builtin.startswith(("conv", "matmul", "dense"))
+    ]
+    assert products
+    for node in products:
+        assert all(graph.types[each].dtype.bits == 8 for each in node.inputs), node.builtin
+        assert graph.types[node.name].dtype.name == "int32"
+
+
+def test_bytes_stay_bytes_between_products() -> None:
+    graph = Network.of(ac.quantize(mobile(), data(0))).graph
+    counts = Counter(node.builtin for node in graph.nodes)
+    assert counts["quantize"] == 1, "the input alone becomes bytes; sums do it themselves"
+    assert counts["requantize"] == 2
+    assert not counts["minimum"] + counts["maximum"] + counts["relu"]
+
+
+@pytest.mark.parametrize("method", ["percentile", "entropy"])
+def test_methods_of_calibration(method: CalibrationMethod) -> None:
+    graph, inputs = residual(), {"x": data(0)["x"][:1]}
+    (exact,) = run_reference(graph, inputs).values()
+    (found,) = run_reference(ac.quantize(graph, data(0), method), inputs).values()
+    assert error_of(found, exact) < 0.06
+
+
+def test_what_is_kept_stays_float() -> None:
+    graph = residual()
+    products = [node.name for node in graph.nodes if node.builtin in ("conv2d", "dense")]
+    made = ac.quantize(graph, data(0), keep=[products[0], products[-1]])
+    weights = [node for node in made.nodes if node.builtin == "dequantize_constant"]
+    assert len([node for node in weights if len(made.types[node.name].shape) > 1]) == 2
+    assert made.unquantized is graph
+
+
+def test_a_tensor_of_zeros_is_exact() -> None:
+    made = Maker(0)
+    made.add("multiply", made.builder.constant(np.float32(0)))
+    made.convolve(4)
+    graph = made.graph()
+    inputs = {"x": data(0)["x"][:1]}
+    (exact,) = run_reference(graph, inputs).values()
+    (found,) = run_reference(ac.quantize(graph, data(0)), inputs).values()
+    assert error_of(found, exact) < 0.02
+
+
+def test_nothing_to_quantise_is_refused() -> None:
+    made = Maker(0)
+    made.add("relu")
+    with pytest.raises(GraphError, match="no product or convolution of known weights"):
+        ac.quantize(made.graph(), data(0))
+
+
+def test_names_that_there_are_not_are_refused() -> None:
+    with pytest.raises(OptionError, match="keep names 'nothing', which no node"):
+        ac.quantize(residual(), data(0), keep=["nothing"])
+
+
+def test_a_precision_of_integers_says_what_it_needs() -> None:
+    with pytest.raises(OptionError, match=r"int8 needs data: ac.quantize\(graph, data\)"):
+        ac.build(residual(), precision="int8")  # pyright: ignore[reportCallIssue, reportArgumentType]
