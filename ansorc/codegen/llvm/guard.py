@@ -24,10 +24,11 @@ _SAVED_BY_SYSTEM = {"avx": 0x06, "avx512f": 0xE6}
 _OSXSAVE = (1, 0, 2, 27)
 _SAVED_TILES = 0x60000
 """The bits of xcr0 for tile registers and their configuration."""
-_SYSCALL = (
+SYSTEM_CALL = (
     'asm sideeffect "syscall", "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},'
     '~{flags}"'
 )
+"""A system call of Linux on x86-64: its number and two arguments in, a negative error out."""
 
 
 def define_check(module: ModuleWriter, kernel: str, target: Target) -> None:
@@ -115,7 +116,7 @@ def _ask_for_tiles(writer: FunctionWriter, kernel: str, good: str) -> str:
     writer.line(f"br i1 {good}, label {ask}, label {done}")
     writer.start_block(ask)
     words = ", ".join(f"i64 {word}" for word in (ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA))
-    refused = writer.emit(f"call i64 {_SYSCALL}({words})")
+    refused = writer.emit(f"call i64 {SYSTEM_CALL}({words})")
     may = writer.emit(f"icmp eq i64 {refused}, 0")
     writer.line(f"br label {done}")
     writer.start_block(done)

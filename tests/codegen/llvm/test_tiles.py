@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import platform
 import re
 
 import numpy as np
 import pytest
 
 from ansorc.codegen.build import prepare
+from ansorc.codegen.llvm.binding import compile_object, load_object_code
 from ansorc.codegen.llvm.emit import emit_llvm
+from ansorc.codegen.llvm.guard import SYSTEM_CALL
 from ansorc.codegen.package.signature import LACKS_FEATURES
 from ansorc.ir.stmt import Function
 from ansorc.schedule import lower, schedule
@@ -56,6 +61,22 @@ def test_a_processor_without_tiles_is_refused() -> None:
     function = in_tiles(32, EMULATED)
     arrays = [np.zeros(buffer.shape, buffer.dtype.numpy) for buffer in function.params]
     assert call(function, arrays, target=Target.parse(EMULATED))[0] == LACKS_FEATURES
+
+
+def test_the_system_call_is_one() -> None:
+    """The same instruction asks here for the number of this process."""
+    if not detect().real.is_x86 or platform.system() != "Linux":
+        pytest.skip("a system call of Linux on x86-64")
+    getpid, target = 39, detect().real
+    text = f"""target triple = "{target.triple}"
+define i64 @ask() {{
+  %number = call i64 {SYSTEM_CALL}(i64 {getpid}, i64 0, i64 0)
+  ret i64 %number
+}}
+"""
+    code = load_object_code(compile_object(text, target), {})
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("ask"))() == os.getpid()
+    code.close()
 
 
 @pytest.mark.parametrize("is_parallel", [False, True])
