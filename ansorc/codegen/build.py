@@ -96,6 +96,9 @@ def compile_function(
     can = backend.capabilities(target)
     begin = clock()
     prepared = prepare(function, target, dump=dump)
+    is_filled = bool(os.environ.get(FILL_VARIABLE))
+    if is_filled:  # before its size is known: what is filled shares no memory
+        prepared = fill_memory(prepared, has_threads=target.is_gpu)
     size = backend.workspace_bytes(prepared)
     signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
     packers: list[Function] = []
@@ -108,10 +111,8 @@ def compile_function(
         ]
     passed = clock()
     is_guarded = cache is None or bool(can.obstacle)
-    if os.environ.get(FILL_VARIABLE):
-        prepared, *packers = (
-            fill_memory(each, has_threads=target.is_gpu) for each in (prepared, *packers)
-        )
+    if is_filled:
+        packers = [fill_memory(each, has_threads=target.is_gpu) for each in packers]
     source = backend.emit(prepared, target, packers, is_guarded=is_guarded)
     emitted = clock()
     if dump is not None:

@@ -101,12 +101,14 @@ def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> N
     for number, buffer in enumerate(function.params):
         body.exprs.memory.bases[buffer.name] = f"%p{number}"
         arguments.append(f"{_param(buffer, stored)} %p{number}")
-    for number, buffer in enumerate(storage.block):
-        body.place(buffer, f"%w{number}")
-        if buffer == FAULT_RECORD:
-            body.exprs.memory.bases[buffer.name] = f"%w{number}"
+    for number, slot in enumerate(storage.slots):
+        for buffer in slot:
+            body.place(buffer, f"%w{number}")
+        if FAULT_RECORD in slot:
+            body.exprs.memory.bases[FAULT_RECORD.name] = f"%w{number}"
             writer.line(f"store i64 0, ptr %w{number}, align 8")
-        arguments.append(f"ptr {pointer_attributes(buffer)} %w{number}")
+        largest = max(slot, key=lambda buffer: buffer.bytes)
+        arguments.append(f"ptr {pointer_attributes(largest)} %w{number}")
     for buffer in storage.stack:
         body.reserve(buffer)
     with body.tiles(function.body):
@@ -126,7 +128,7 @@ def _write_entry(
     arguments = [f"ptr %p{number}" for number in range(len(function.params))]
 
     def write_call(base: str) -> str:
-        for offset in storage.block.values():
+        for offset in dict.fromkeys(storage.block.values()):
             pointer = writer.emit(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
             arguments.append(f"ptr {pointer}")
         listing = ", ".join([*arguments, f"i32 {_most_threads(writer, function.threads)}"])
