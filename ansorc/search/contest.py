@@ -172,8 +172,11 @@ class _Rounds:
 
     def _list_disturbed(self, timed: Sequence[ProgramText]) -> list[ProgramText]:
         """Those that were far faster before than the leader, the first of `timed`, ever was."""
-        known = self._known_s
-        return [program for program in timed[1:] if _FAR * known[program] < known[timed[0]]]
+        if not timed:
+            return []
+        known, leader = self._known_s, timed[0]
+        leader_s = min(known[leader], self._best[leader].median_s)
+        return [program for program in timed[1:] if _FAR * known[program] < leader_s]
 
     def _is_quiet(self, winner: ProgramText) -> bool:
         """Return whether the winner's time is what it takes on an idle machine."""

@@ -82,6 +82,13 @@ def test_who_was_far_faster_before_is_not_beaten() -> None:
     assert machine.now > 3.0, "it waits for what disturbs to end"
 
 
+def test_a_leader_that_was_slow_before_is_as_fast_as_it_is_now() -> None:
+    """The machine was busy when the leader was measured first: the other was only luckier then."""
+    machine = Machine(0.75, 0.68, drift=0.0)
+    assert machine.hold(0.75, 1.0)[0] == [PROGRAMS[1], PROGRAMS[0]]
+    assert machine.disturbed == set()
+
+
 def test_a_lucky_time_does_not_win() -> None:
     machine = Machine(1.05, 1.0, drift=0.0)
     assert machine.hold(0.95, 1.0)[0] == [PROGRAMS[1], PROGRAMS[0]]
