@@ -259,7 +259,7 @@ def test_the_default_of_a_product(arch: str, size: int) -> None:
     assert loop.count("LDSM") > 0
     assert loop.count("LDGSTS") > 0
     needed = sum(map(loop.count, ("HMMA", "LDSM", "LDGSTS")))
-    assert needed + STEP_INSTRUCTIONS * loop.count("BAR") >= 0.8 * loop.total
+    assert needed + STEP_INSTRUCTIONS * loop.count("BAR") >= 0.78 * loop.total
     shared = [r for _, r in requests_of(function) if r.buffer.scope is Scope.SHARED]
     assert len(shared) >= 4
     for request in shared:  # what some threads leave out has no conflict either
