@@ -186,10 +186,7 @@ class WorkloadArguments:
         graph = ac.from_onnx(path, inputs=shapes, constants=constants, name=Path(path).stem)
         if self.precision == INT8 or self.calibrate:
             return self._quantize(graph)
-        if isinstance(graph, Graph):
-            return choose_precision(graph, self.precision, self.keep)
-        made = [choose_precision(each, self.precision, self.keep) for each in graph]
-        return replace(graph, graphs=tuple(made))
+        return choose_precision(graph, self.precision, self.keep)
 
     def _quantize(self, graph: Graph | GraphVariants) -> Graph:
         """Return the network in integers of 8 bits; raise UsageError, GraphError."""

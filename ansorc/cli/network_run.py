@@ -119,7 +119,10 @@ def check_outputs(
 
 
 def _error_words(found: OutputError, kind: TensorType, network: Network) -> str:
-    """Return the error of a right output, beside that of float32 or of integers."""
+    """Return a sentence with the error of a right output.
+
+    Beside it is the error of the same network in float32, or that of quantising it.
+    """
     if found.of_quantizing is not None:
         return (
             f"largest error {found.error:.2g} of its largest element for the integers, "

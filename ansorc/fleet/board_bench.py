@@ -94,7 +94,7 @@ class BoardBench:
     def rank(self, kernels: Sequence[CompiledKernel], order: RunOrder) -> list[Outcome | None]:
         """Check all kernels, then time those that are right in turns.
 
-        If one of these fails then, there is no outcome, None, for the others.
+        If one of these fails then, the others are not timed: the outcome of each is None.
         """
         outcomes: list[Outcome | None] = [
             self._try(each, order, is_timed=False) for each in kernels

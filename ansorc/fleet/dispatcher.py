@@ -60,7 +60,7 @@ class DeviceOrder(Protocol):
 
 AnyOrder = TypeVar("AnyOrder", bound=DeviceOrder)
 _Outcomes: TypeAlias = Sequence[Outcome | None]
-"""Those of the programs of an order; None: not timed, though it did not fail."""
+"""The outcomes of an order's programs. None: a program that was right and could not be timed."""
 
 
 @dataclass(eq=False)

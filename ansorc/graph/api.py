@@ -139,11 +139,8 @@ def _in_precision(program: P, precision: Precision | None, keep: Sequence[str]) 
     """Return a network as its tensors are to be kept; raise OptionError for an operator."""
     if precision is None and not keep:
         return program
-    if isinstance(program, Graph):
-        return choose_precision(program, precision, keep)
-    if isinstance(program, GraphVariants):
-        graphs = [choose_precision(graph, precision, keep) for graph in program]
-        return replace(program, graphs=tuple(graphs))
+    if isinstance(program, Graph | GraphVariants):
+        return cast("P", choose_precision(program, precision, keep))
     raise OptionError(
         "precision and keep are of networks; the dtypes of an operator are those of its tensors: "
         'ac.placeholder(shape, dtype="bfloat16")'

@@ -76,7 +76,7 @@ def _split(name: str, kind: TensorType, given: object) -> Sequence[Array]:
     if array.shape == shape:
         return [array]
     if array.ndim == len(shape) + 1 and array.shape[1:] == shape and len(array):
-        return list(array)
+        return [np.asarray(each) for each in array]
     is_multiple = bool(shape) and array.ndim == len(shape) and array.shape[1:] == rest
     if is_multiple and len(array) and len(array) % shape[0] == 0:
         return list(array.reshape(-1, *shape))
@@ -100,13 +100,14 @@ def find_ranges(
     ends: dict[str, Range] = {}
     for values in _runs(module, samples):
         for name, array in values.items():
-            low, high = ends.get(name, (0.0, 0.0))
-            ends[name] = min(low, float(array.min())), max(high, float(array.max()))
-    for name, pair in ends.items():
-        if not np.isfinite(pair).all():
-            raise GraphError(
-                f"'{name}' is not finite with the data for the calibration: {pair[0]} to {pair[1]}"
-            )
+            low, high = float(array.min()), float(array.max())  # of NaN both are
+            if not np.isfinite((low, high)).all():
+                raise GraphError(
+                    f"'{name}' is not finite with the data for the calibration: {low} to {high}; "
+                    "leave out such inputs, or the node that computes it (keep)"
+                )
+            before = ends.get(name, (0.0, 0.0))
+            ends[name] = min(before[0], low), max(before[1], high)
     if method == "minmax":
         return ends
     counts = {name: np.zeros(_BINS) for name in ends}

@@ -86,7 +86,7 @@ class Network:
 
     @property
     def precision(self) -> str:
-        """What weights and tensors between kernels are kept in, as `NetworkPlan.precision`."""
+        """Return the types that weights and tensors between kernels are kept in, as a plan does."""
         outside = {*self.graph.inputs, *map(self.partition.root, self.graph.outputs)}
         names = {n for g in self.partition.groups for n in (*g.inputs, *g.outputs)}
         inside = {root for root in map(self.partition.root, names) if root not in outside}

@@ -145,6 +145,7 @@ class _Planning:
             self._arena_bytes,
             weights.stored,
             weights.derived,
+            precision=self._network.precision,
         )
 
     def _output(self, name: str, title: str) -> Param:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast, overload
 
 from ansorc.errors import OptionError
 from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.graph_variants import GraphVariants
 from ansorc.graph.narrow_storage import PRODUCTS
 from ansorc.ir.dtype import FLOAT32
 
@@ -66,8 +67,18 @@ def keep_in_float32(graph: Graph, keep: Sequence[str]) -> Graph:
     )
 
 
-def choose_precision(graph: Graph, precision: str | None, keep: Sequence[str] = ()) -> Graph:
-    """Return `graph` in `precision`; None: as it is, but for the nodes of `keep`."""
+@overload
+def choose_precision(graph: Graph, precision: str | None, keep: Sequence[str] = ()) -> Graph: ...
+@overload
+def choose_precision(
+    graph: Graph | GraphVariants, precision: str | None, keep: Sequence[str] = ()
+) -> Graph | GraphVariants: ...
+def choose_precision(
+    graph: Graph | GraphVariants, precision: str | None, keep: Sequence[str] = ()
+) -> Graph | GraphVariants:
+    """Return a network in `precision`; None: as it is, but for the nodes of `keep`."""
+    if isinstance(graph, GraphVariants):
+        return replace(graph, graphs=tuple(choose_precision(g, precision, keep) for g in graph))
     if precision is None:
         return keep_in_float32(graph, keep) if keep else graph
     return with_precision(graph, precision, keep)

@@ -85,9 +85,10 @@ class _Plan:
 def _plan(graph: Graph, kept: set[str]) -> _Plan:
     """Return what of a network becomes integers."""
     products = {node.name: node for node in graph.nodes if _can_multiply(graph, node)}
-    products = {name: node for name, node in products.items() if not kept & _chain(graph, node)}
+    chains = {name: _chain(graph, node) for name, node in products.items()}
+    products = {name: node for name, node in products.items() if kept.isdisjoint(chains[name])}
     tensors = {node.inputs[0] for node in products.values()}
-    ends = {_chain_end(graph, node) for node in products.values()}
+    ends = {chains[name][-1] for name in products}
     for node in reversed(graph.nodes):  # bytes on their way to others, from the last ones
         readers = graph.readers[node.name]
         is_on_way = node.name in ends or (node.builtin in _READ_BYTES and _is_float(graph, node))
@@ -132,20 +133,13 @@ def _with_chains(graph: Graph, kept: set[str]) -> set[str]:
     return kept.union(*(_chain(graph, node) for node in products))
 
 
-def _chain(graph: Graph, node: GraphNode) -> set[str]:
-    """Return the names of a product, and of what is added to it and cut off at 0."""
-    names, current = {node.name}, node
-    while (after := _next_of_chain(graph, current)) is not None:
-        names.add(after.name)
-        current = after
-    return names
-
-
-def _chain_end(graph: Graph, node: GraphNode) -> str:
-    """Return the last tensor of `_chain`."""
+def _chain(graph: Graph, node: GraphNode) -> list[str]:
+    """Return the names of a product, and of what is added to it and cut off at 0, in order."""
+    names = [node.name]
     while (after := _next_of_chain(graph, node)) is not None:
+        names.append(after.name)
         node = after
-    return node.name
+    return names
 
 
 def _next_of_chain(graph: Graph, node: GraphNode) -> GraphNode | None:
@@ -200,14 +194,19 @@ class _Quantizing:
         return remove_dead_nodes(self._rewriter.graph())
 
     def _is_cut_by_bytes(self, node: GraphNode) -> bool:
-        """Return whether the bytes at the end of a chain do not hold what a node cuts off."""
-        cut, end = _cut(self._graph, node), _chain_end(self._graph, node)
-        if cut is None or end not in self._plan.tensors or end in self._graph.outputs:
+        """Return whether the bytes at the end of a chain do not hold what a node cuts off.
+
+        Between the node and the end nothing but other cuts may be.
+        """
+        graph, cut = self._graph, _cut(self._graph, node)
+        end, after = node, _next_of_chain(graph, node)
+        while after is not None and _cut(graph, after) is not None:
+            end, after = after, _next_of_chain(graph, after)
+        if cut is None or end.name not in self._plan.tensors or end.name in graph.outputs:
             return False
-        is_of_product = self._graph.is_used_once(node.inputs[0])
-        scale, zero = self._parameters(end)
+        scale, zero = self._parameters(end.name)
         is_within = _LEVELS * float(scale) <= cut[1] * (1 + FLOAT32.epsilon)
-        return is_of_product and not zero and cut[0] <= 0 and is_within
+        return graph.is_used_once(node.inputs[0]) and not zero and cut[0] <= 0 and is_within
 
     def _parameters(self, name: str) -> tuple[np.float32, np.uint8]:
         """Return the scale and the zero point of a tensor of the plan."""
@@ -233,7 +232,7 @@ class _Quantizing:
         largest = np.abs(weight).max(others, keepdims=True)
         scale = np.asarray(largest / _LARGEST, np.float32)
         scale[scale == 0] = 1.0
-        integers = np.rint(weight / scale).astype(np.int8)
+        integers = np.clip(np.rint(weight / scale), -_LARGEST, _LARGEST).astype(np.int8)
         data_scale, _ = self._parameters(node.inputs[0])
         self._scales[node.name] = data_scale * scale.reshape(-1)
         return self._constant(integers, scale.reshape(-1), axis)

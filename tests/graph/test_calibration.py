@@ -115,8 +115,9 @@ def test_data_that_does_not_fit_is_refused(data: dict[str, Array], words: str) -
         samples_of(two_inputs(), data)
 
 
-def test_numbers_that_are_not_finite_are_refused() -> None:
-    values = np.ones(COUNT)
-    values[3] = np.inf
-    with pytest.raises(GraphError, match="'y' is not finite with the data"):
-        range_of(values, "minmax", "y")
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_numbers_that_are_not_finite_are_refused(number: float) -> None:
+    values = np.ones((3, COUNT))
+    values[1, 3] = number
+    with pytest.raises(GraphError, match=r"'x' is not finite with the data .* leave out such"):
+        range_of(values, "minmax")

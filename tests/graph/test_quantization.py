@@ -174,6 +174,59 @@ def test_a_tensor_of_zeros_is_exact() -> None:
     assert error_of(found, exact) < 0.02
 
 
+def test_a_relu_stays_before_a_batch_norm() -> None:
+    made = Maker(0)
+    made.convolve(12)
+    made.add("batch_norm", made.positive(12), made.positive(12), axis=1)
+    made.convolve(6, cut="")
+    graph = made.graph()
+    inputs = {"x": data(0)["x"][:1]}
+    (exact,) = run_reference(graph, inputs).values()
+    (found,) = run_reference(ac.quantize(graph, data(0)), inputs).values()
+    assert error_of(found, exact) < 0.03
+
+
+@pytest.mark.parametrize("size", [1e-30, 2e-43, 1.4e-45])
+def test_tiny_weights_do_not_wrap(size: float) -> None:
+    """Scales of denormal numbers are rounded so much that quotients are beyond 127."""
+    builder = GraphBuilder("tiny")
+    x = builder.input("x", TensorType(FLOAT32, (4, 8)))
+    weight = (np.random.default_rng(0).uniform(0.5, 1.0, (8, 3)) * size).astype(np.float32)
+    graph = builder.graph([builder.add("matmul", [x, builder.constant(weight)])])
+    values = np.random.default_rng(1).uniform(0.0, 1.0, (16, 4, 8)).astype(np.float32)
+    quantized = ac.quantize(graph, {"x": values})
+    integers = [a for a in quantized.constants.values() if a.dtype == np.int8 and a.ndim == 2]
+    assert (integers[0] >= 0).all()
+
+
+def test_a_number_between_two_integers_may_become_either() -> None:
+    """In float64 it is just below the middle, in float32 the middle itself."""
+    scales = np.random.default_rng(0).uniform(0.1, 1.0, 1000).astype(np.float32)
+    values = np.float32(1.5) * scales
+    wide = np.rint(values.astype(np.float64) / scales.astype(np.float64))
+    (place, *_) = np.flatnonzero(np.rint(values / scales) != wide)
+    builder = GraphBuilder("half")
+    x = builder.input("x", TensorType(FLOAT32, (1,)))
+    parameters = [builder.constant(scales[place]), builder.constant(np.uint8(0))]
+    quantized = builder.add("quantize", [x, *parameters], dtype="uint8", axis=-1)
+    graph = builder.graph([builder.add("dequantize", [quantized, *parameters], axis=-1)])
+    inputs = {"x": values[place : place + 1]}
+    (error,) = OutputErrors(Network.of(graph), inputs).of(ac.build(graph).run(inputs)).values()
+    assert error.error > 0.4
+    assert error.is_right
+
+
+def test_a_wrong_result_of_integers_is_told() -> None:
+    quantized, inputs = ac.quantize(residual(), data(3)), {"x": data(3)["x"][:1]}
+    errors = OutputErrors(Network.of(quantized), inputs)
+    results = ac.build(quantized).run(inputs)
+    assert all(error.is_right for error in errors.of(results).values())
+    ((name, values),) = results.items()
+    wrong = values.copy()
+    wrong.flat[2] += 0.02 * np.abs(values).max()
+    assert not errors.of({name: wrong})[name].is_right
+
+
 def test_nothing_to_quantise_is_refused() -> None:
     made = Maker(0)
     made.add("relu")

@@ -11,10 +11,7 @@ from ansorc.codegen.network.weights import WeightBlock, round_up
 from ansorc.codegen.package.signature import FAULT_RECORD, Param, Signature
 from ansorc.codegen.program.compiled import Compiled
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import BFLOAT16, FLOAT16, INT8
 from ansorc.ir.fault import FaultSite
-
-_NARROW = {INT8: "int8", BFLOAT16: "bf16", FLOAT16: "f16"}
 
 
 class PlaceKind(Enum):
@@ -82,6 +79,9 @@ class NetworkPlan:
     """The block that is made from `weights` when the code is loaded."""
     bound: tuple[BoundWeight, ...] = ()
     """Weights that lie elsewhere, as kernels read them; a saved library has them in `weights`."""
+    precision: str = "f32"
+    """The type that weights and tensors between kernels are kept in: "f32", "bf16", "f16", "int8",
+    or several of the last three with + between."""
     weights_owner: str = ""
     """The prefix of the weights' names in a library, for networks that share them; "": `name`."""
 
@@ -106,22 +106,6 @@ class NetworkPlan:
             self.name, arrays, size, parallel, total, records, faults=self.faults,
             fault_place=self.fault_place if self.faults else 0,
         )  # fmt: skip
-
-    @property
-    def precision(self) -> str:
-        """What weights and tensors between kernels are kept in.
-
-        It is "f32", "bf16", "f16" or "int8", or several of the last three with + between.
-        """
-        pairs = (
-            pair
-            for call in self.calls
-            for pair in zip(call.arguments, self.kernels[call.kernel].signature.params, strict=True)
-        )
-        outside = (PlaceKind.INPUT, PlaceKind.OUTPUT)
-        kinds = {param.dtype for slot, param in pairs if slot.kind not in outside}
-        narrow = [name for kind, name in _NARROW.items() if kind in kinds]
-        return "+".join(narrow) or "f32"
 
     @property
     def fault_place(self) -> int:

@@ -41,7 +41,7 @@ class NetworkManifest(Manifest):
     weights_file: str | None
     """Where the weights are, from the library's directory; None: inside it."""
     precision: str = "f32"
-    """What weights and tensors between kernels are kept in: "f32", "bf16", "f16", or "bf16+f16"."""
+    """The type that weights and tensors between kernels are kept in, as that of a `NetworkPlan`."""
 
 
 @dataclass(frozen=True)

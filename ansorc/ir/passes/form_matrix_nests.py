@@ -83,7 +83,7 @@ class _Forming:
         if isinstance(stmt, Seq):
             return self._sequence(stmt, ranges)
         if isinstance(stmt, For):
-            if (chain := _marked(stmt)) is not None:
+            if (chain := _find_marked(stmt)) is not None:
                 return self._form(chain, None, ranges)
             ranges = {**ranges, stmt.var.name: (0, stmt.extent - 1)}
         return map_substatements(stmt, lambda part: self.stmt(part, ranges))
@@ -91,7 +91,7 @@ class _Forming:
     def _sequence(self, seq: Seq, ranges: Mapping[str, Interval]) -> Stmt:
         parts: list[Stmt] = []
         for part in seq.stmts:
-            chain = _marked(part)
+            chain = _find_marked(part)
             first = _Chain.of(parts[-1]) if chain is not None and parts else None
             if chain is None:
                 parts.append(self.stmt(part, ranges))
@@ -125,7 +125,7 @@ class _Forming:
         return stmt
 
 
-def _marked(stmt: Stmt) -> _Chain | None:
+def _find_marked(stmt: Stmt) -> _Chain | None:
     """Return the chain that `stmt` is, if it has a loop for a CPU's unit."""
     chain = _Chain.of(stmt)
     if chain is None or not any(is_matrix(loop) and loop.extent in GROUPS for loop in chain.loops):

@@ -44,10 +44,10 @@ def _are_apart(span: Span, group: Sequence[BufferAccess]) -> bool:
     )
     if any(map(_is_apart, by_dimension)):
         return True
-    return _is_apart([_AffineIndex.of(span, access, _joined(access)) for access in group])
+    return _is_apart([_AffineIndex.of(span, access, _join_digits(access)) for access in group])
 
 
-def _joined(access: BufferAccess) -> Linear[Atom] | None:
+def _join_digits(access: BufferAccess) -> Linear[Atom] | None:
     """Return the place in memory of an access of a scalar, with digits of loops joined."""
     if any(linear(index) is None for index in access.indices):
         return None

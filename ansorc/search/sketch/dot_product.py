@@ -23,7 +23,6 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import (
-    CacheWrite,
     ComputeAt,
     ComputeInline,
     Redefine,
@@ -35,12 +34,14 @@ from ansorc.schedule.steps import (
 )
 from ansorc.search.sketch.grouped_product import (
     Weight,
+    find_only_match,
     is_grouped,
     is_plain,
     outer_axes,
+    with_consumer,
     with_panel,
 )
-from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer, is_made
+from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.sketch.tiling import tile_variable
@@ -81,20 +82,15 @@ class TensorizeDotProduct:
 
     def _variants(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketches with `stage` computed by an instruction, none if it does not fit."""
-        if is_made(partial, stage) or not partial.stage(stage).is_untouched:
+        match = find_only_match(partial, stage, _match)
+        if match is None:
             return
-        if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
-            return  # its terms are others than in the definition
-        matches = (_match(op, partial.target) for op in partial.state.dag.ops)
-        fitting = [match for match in matches if match is not None]
-        if [match.stage for match in fitting] != [stage]:
-            return
-        for is_packed in self._packings(partial, fitting[0]):
+        for is_packed in self._packings(partial, match):
             try:
-                yield _tensorize(partial, fitting[0], is_packed=is_packed)
+                yield _tensorize(partial, match, is_packed=is_packed)
             except ScheduleError:
                 continue  # a producer or consumer does not allow this form
-            if not fitting[0].is_grouped:
+            if not match.is_grouped:
                 return
 
     def _packings(self, partial: PartialSketch, match: _Match) -> Iterator[bool]:
@@ -197,12 +193,7 @@ def _tensorize(partial: PartialSketch, match: _Match, *, is_packed: bool) -> Par
     if match.definition:
         partial, name = _redefine(partial, match)
         match = replace(match, weight=_weight_name(partial.stage(name).op))
-    if fusible_consumer(partial, name) is None:
-        written = partial.then(CacheWrite(name, CACHE_SCOPE))
-        (computing,) = written.state.beyond(partial.state)
-        partial, name = written, computing.name
-    consumer = fusible_consumer(partial, name)
-    assert consumer is not None
+    partial, name, consumer = with_consumer(partial, name)
     row, column = consumer.op.axes[-2], consumer.op.axes[-1]
     variables = _variables(partial, consumer)
     for axis, variable in zip((row, column), variables, strict=True):

@@ -7,16 +7,31 @@ first call, or packed in the kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ansorc.ir.arith.affine import step_along
 from ansorc.ir.expr import BinaryOp as Op
 from ansorc.ir.expr import Load, Var, binary
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
-from ansorc.schedule.steps import CacheRead, ComputeAt, Fuse, Panel, Reorder, Split
-from ansorc.search.sketch.predicates import CACHE_SCOPE
+from ansorc.schedule.stage import Stage
+from ansorc.schedule.steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Fuse,
+    Panel,
+    Redefine,
+    Reorder,
+    Split,
+)
+from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer, is_made
 from ansorc.search.sketch.rule import PartialSketch
+from ansorc.target import Target
+
+AnyMatch = TypeVar("AnyMatch")
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,33 @@ class Weight:
     """Whether its last axes are those of groups, in its definition."""
     is_transposed: bool = False
     """Whether the terms are along its last axis, though it is not in groups."""
+
+
+def find_only_match(
+    partial: PartialSketch, stage: str, match: Callable[[ComputeOp, Target], AnyMatch | None]
+) -> AnyMatch | None:
+    """Return the match of `stage`, as it is defined, if no other stage has one; else None."""
+    if is_made(partial, stage) or not partial.stage(stage).is_untouched:
+        return None
+    if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
+        return None  # its terms are others than in the definition
+    matches = {op.name: match(op, partial.target) for op in partial.state.dag.ops}
+    fitting = [name for name, found in matches.items() if found is not None]
+    return matches[stage] if fitting == [stage] else None
+
+
+def with_consumer(partial: PartialSketch, name: str) -> tuple[PartialSketch, str, Stage]:
+    """Return the sketch in which a stage has a consumer, the stage that computes, and the consumer.
+
+    Without one the sums are written to a stage of their own first.
+    """
+    if fusible_consumer(partial, name) is None:
+        written = partial.then(CacheWrite(name, CACHE_SCOPE))
+        (computing,) = written.state.beyond(partial.state)
+        partial, name = written, computing.name
+    consumer = fusible_consumer(partial, name)
+    assert consumer is not None
+    return partial, name, consumer
 
 
 def is_grouped(op: ComputeOp, weight: Load, terms: int) -> bool:

@@ -21,9 +21,7 @@ from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import (
-    CacheWrite,
     ComputeAt,
-    Redefine,
     Reorder,
     RewriteLayout,
     Split,
@@ -31,12 +29,13 @@ from ansorc.schedule.steps import (
 )
 from ansorc.search.sketch.grouped_product import (
     Weight,
+    find_only_match,
     is_grouped,
     is_plain,
     outer_axes,
+    with_consumer,
     with_panel,
 )
-from ansorc.search.sketch.predicates import CACHE_SCOPE, fusible_consumer, is_made
 from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import TileVariable
 from ansorc.search.sketch.tiling import tile_variable
@@ -78,15 +77,9 @@ class TileMatrixProduct:
 
     def _tiled(self, partial: PartialSketch, stage: str) -> Iterator[PartialSketch]:
         """Yield the sketches with `stage` computed by a unit, none if it does not fit."""
-        if is_made(partial, stage) or not partial.stage(stage).is_untouched:
+        match = find_only_match(partial, stage, _match)
+        if match is None:
             return
-        if any(isinstance(step, Redefine) and step.stage == stage for step in partial.state.steps):
-            return  # its terms are others than in the definition
-        matches = (_match(op, partial.target) for op in partial.state.dag.ops)
-        fitting = [match for match in matches if match is not None]
-        if [match.stage for match in fitting] != [stage]:
-            return
-        (match,) = fitting
         constants = {buffer.name for buffer in partial.state.dag.inputs if buffer.constant}
         weight = match.weight
         is_laid = self.lays_out and not weight.is_grouped and weight.tensor in constants
@@ -174,12 +167,7 @@ def _tile(
     so that the columns of these stay in the first cache.
     """
     name, weight = match.stage, match.weight
-    if fusible_consumer(partial, name) is None:
-        written = partial.then(CacheWrite(name, CACHE_SCOPE))
-        (computing,) = written.state.beyond(partial.state)
-        partial, name = written, computing.name
-    consumer = fusible_consumer(partial, name)
-    assert consumer is not None
+    partial, name, consumer = with_consumer(partial, name)
     rows, columns = _variables(consumer, match.unit)
     row, column = consumer.op.axes[-2].name, consumer.op.axes[-1].name
     partial = partial.then(
