@@ -12,22 +12,18 @@ Zeros are exact in any range, so the two last ones do not count them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ansorc.codegen.call.network_module import NetworkModule
 from ansorc.errors import GraphError
+from ansorc.graph.api import build
 from ansorc.graph.graph import Graph
-from ansorc.graph.network import Network
-from ansorc.graph.network_build import choose_programs, compile_network
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
-from ansorc.search.programs import ProgramChoice
-from ansorc.search.record import parse_record_uri
 
 CalibrationMethod: TypeAlias = Literal["minmax", "percentile", "entropy"]
 Range: TypeAlias = tuple[float, float]
@@ -96,9 +92,9 @@ def find_ranges(
     GraphError where a tensor is not finite.
     """
     watched = replace(graph, outputs=tuple(dict.fromkeys(names)))
-    module = _build(watched)
+    module = build(watched)
     ends: dict[str, Range] = {}
-    for values in _runs(module, samples):
+    for values in map(module.run, samples):
         for name, array in values.items():
             low, high = float(array.min()), float(array.max())  # of NaN both are
             if not np.isfinite((low, high)).all():
@@ -111,7 +107,7 @@ def find_ranges(
     if method == "minmax":
         return ends
     counts = {name: np.zeros(_BINS) for name in ends}
-    for values in _runs(module, samples):
+    for values in map(module.run, samples):
         for name, array in values.items():
             other = array[array != 0]  # a zero point is exact
             counts[name] += np.histogram(other, _BINS, _wide(ends[name]))[0]
@@ -122,20 +118,6 @@ def find_ranges(
 def _wide(ends: Range) -> Range:
     """Return a range as it is, or one that is not empty around 0."""
     return ends if ends[0] < ends[1] else (0.0, 1.0)
-
-
-def _build(graph: Graph) -> NetworkModule:
-    choice = ProgramChoice(parse_record_uri("tune.db"), use_default=True)
-    network = Network.of(graph, "native")
-    return compile_network(network, choose_programs(network, choice))
-
-
-def _runs(
-    module: NetworkModule, samples: Sequence[Mapping[str, Array]]
-) -> Iterator[dict[str, Array]]:
-    for inputs in samples:
-        used = {param.name for param in module.inputs}
-        yield module.run({name: array for name, array in inputs.items() if name in used})
 
 
 @dataclass(frozen=True)
