@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.definitions.digits import terms_of_digits
+from ansorc.lang.definitions.extreme_in_blocks import extreme_in_blocks
 from ansorc.lang.definitions.narrow_factors import int16_factors, shifted_factors, widened_factors
 from ansorc.lang.definitions.redefinition import Redefinition
 from ansorc.lang.definitions.scan_blocks import scan_in_blocks
@@ -22,6 +23,7 @@ DEFINITIONS: Mapping[str, Callable[[ComputeOp], Redefinition | None]] = {
     **OF_CONVOLUTIONS,
     "blocks": scan_in_blocks,
     "digits": terms_of_digits,
+    "extreme": extreme_in_blocks,
     "int16": int16_factors,
     "shifted": shifted_factors,
     "widened": widened_factors,
@@ -32,6 +34,7 @@ __all__ = [
     "DEFINITIONS",
     "OF_CONVOLUTIONS",
     "Redefinition",
+    "extreme_in_blocks",
     "int16_factors",
     "scan_in_blocks",
     "shifted_factors",

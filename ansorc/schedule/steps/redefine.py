@@ -10,6 +10,7 @@ from ansorc.ir.expr import Var
 from ansorc.ir.transform import Transform, transform_element
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.definitions import DEFINITIONS, OF_CONVOLUTIONS, Redefinition
+from ansorc.lang.definitions.extreme_in_blocks import LEAST_PLACES
 from ansorc.lang.definitions.scan_blocks import LEAST_STEPS
 from ansorc.lang.naming import unique_name
 from ansorc.schedule.bounds import settle
@@ -38,6 +39,9 @@ class Redefine(Step):
             * x[k]                                           + low(w[k], 1) * x[k * 2 + 1]
 
     A sum of "digits" has a term for each remainder of a reduce axis.
+
+    An argmax by "extreme" looks for the value first, in blocks, and then for its place in the block
+    that has it.
 
     Products of bytes by "int16" read factors that are widened to int16 before. Products of int8 by
     "shifted" read one of them in uint8, shifted by 128; the sums are corrected. Products of floats
@@ -105,6 +109,11 @@ def _needs(definition: str) -> str:
         return (
             "no sum over a reduce axis k whose terms read k // c or k % c, for one c up to 8 that "
             "divides its extent"
+        )
+    if definition == "extreme":
+        return (
+            f"no ac.argmax or ac.argmin along {LEAST_PLACES} terms or more, and fewer than 2^31 in "
+            "all, none of which has a range that is data"
         )
     if definition == "int16":
         return "no sum in int32 of products of bytes, one of which at least is no constant"

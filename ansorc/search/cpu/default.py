@@ -27,6 +27,7 @@ from ansorc.search.features.statement import StageAnalysis
 from ansorc.search.sketch.complete import is_long, place_stages, slides
 from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
+from ansorc.search.sketch.extreme_blocks import ExtremesInBlocks
 from ansorc.search.sketch.generate import generate
 from ansorc.search.sketch.matrix_product import TileMatrixProduct
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
@@ -113,6 +114,7 @@ REDEFINED: tuple[SketchRule, ...] = (
     Redefined(),
     ScanInBlocks(),
     TermsOfDigits(),
+    ExtremesInBlocks(),
     FuseInterleavedConsumer(),
     MultiLevelTiling(),
     Skip(),

@@ -12,6 +12,7 @@ from ansorc.search.paper.space import PAPER_PLACEMENT, paper_rules, rules_of_lim
 from ansorc.search.sketch.complete import BEST_PLACES, Placement, place_stages
 from ansorc.search.sketch.digits import TermsOfDigits
 from ansorc.search.sketch.dot_product import TensorizeDotProduct, is_tensorized
+from ansorc.search.sketch.extreme_blocks import ExtremesInBlocks
 from ansorc.search.sketch.matrix_product import TileMatrixProduct
 from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
@@ -52,6 +53,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
         Redefined(),
         ScanInBlocks(),
         TermsOfDigits(),
+        ExtremesInBlocks(),
         AddRfactor(),
         TuplesInLanes(),
         LaneReductionTiling(tiling),
@@ -85,7 +87,9 @@ def rules_of(options: SearchOptions = DEFAULTS) -> tuple[SketchRule, ...]:
         rules = tuple(
             r
             for r in rules
-            if not isinstance(r, Redefined | ScanInBlocks | TermsOfDigits | WidenFactors)
+            if not isinstance(
+                r, Redefined | ScanInBlocks | TermsOfDigits | ExtremesInBlocks | WidenFactors
+            )
         )
     if not options.rewrite_layout:
         rules = tuple(

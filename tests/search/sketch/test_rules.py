@@ -326,8 +326,8 @@ def largest_of_rows(rows: int, columns: int) -> ac.ComputeDAG:
 
 def test_tuples_of_rows_are_reduced_in_lanes() -> None:
     """Where the row fills the lanes twice, and is contiguous."""
-    (sketch,) = generate(largest_of_rows(1000, 4000), ZEN3, RULES)
-    assert sketch.name == "rfactor value in 16 lanes"
+    names = [s.name for s in generate(largest_of_rows(1000, 4000), ZEN3, RULES)]
+    assert "rfactor value in 16 lanes" in names
     assert not any("lanes" in s.name for s in generate(largest_of_rows(1000, 31), ZEN3, RULES))
     a, k = ac.placeholder((500, 1000), "A"), ac.reduce_axis(500, "k")
     columns = ac.compute_tuple(1000, lambda i: ac.argmax(a[k, i], axis=k), ["value", "place"])
