@@ -24,6 +24,9 @@ class CoreCosts:
     """Factor on that latency: a sum that is ready is not always added to at once (chosen)."""
     dot_latency: float = 5.0
     """Cycles until the result of a dot product can be added to again (assumed)."""
+    dot_in_two: float = 0.85
+    """Instructions that take as long as each dot product of two instructions, as on AVX2, and each
+    load of its factors (chosen; docs/decisions/0189)."""
     memory_add_latency: float = 11.0
     """Cycles until a sum in memory that was loaded, added to and stored can be loaded again
     (measured: 13)."""

@@ -12,7 +12,11 @@ from functools import reduce
 
 import numpy as np
 
+from ansorc.ir.dtype import INT16
+from ansorc.ir.expr import dtype_of
+from ansorc.ir.operator import DOT_FUNCTIONS
 from ansorc.ir.passes.lane_groups import vector_pieces
+from ansorc.schedule.dot_body import factors
 from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, AxisKind, Mark, Stage
 from ansorc.schedule.state import State
@@ -23,6 +27,7 @@ from ansorc.search.features.operations import OperationCounts, chain_length
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.target import Target
 from ansorc.target.costs import CoreCosts
+from ansorc.target.dot_products import dot_products
 from ansorc.target.matrix_units import MATRIX_UNITS, MatrixUnit
 
 
@@ -169,12 +174,30 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
         else:
             visits = visits * extent
     dots = rows * vectors
-    busy = np.maximum(dots, rows + vectors) / target.vector_ports
-    spilled = np.maximum(0, dots + vectors + 1 - target.vector_registers)
-    busy = np.maximum(busy, costs.dot_latency) + costs.dot_spill * spilled + costs.loop
-    if not _reads_panel(state, stage):
+    adds = _instruction_adds(stage, target)
+    if adds:
+        busy = np.maximum(dots, rows + vectors) / target.vector_ports
+        busy, kept = np.maximum(busy, costs.dot_latency), 1
+    else:  # only the addition waits for the sums
+        busy = costs.dot_in_two * (dots + rows + vectors) / target.vector_ports
+        kept = np.where(vectors > 1, 2, 1)
+    spilled = np.maximum(0, dots + vectors + kept - target.vector_registers)
+    busy = busy + costs.dot_spill * spilled + costs.loop
+    is_laid_out = any(buffer.name in state.rewritten for buffer in stage.op.reads)
+    if not _reads_panel(state, stage) and (adds or not is_laid_out):
         busy = busy + costs.far_load * vectors
     return visits * (repeats * busy + 2.0 * dots + costs.dot_visit)
+
+
+def _instruction_adds(stage: Stage, target: Target) -> bool:
+    """Return whether the dot product of `stage` is one instruction that also adds to the sums."""
+    pair, terms = factors(stage.op.body), DOT_FUNCTIONS[stage.iterators[-1].function]
+    assert pair is not None, "the step has checked it"
+    left, right = (dtype_of(factor) for factor in pair)
+    if terms == DOT_FUNCTIONS["dot2"] and left.is_integer:
+        left = right = INT16
+    found = dot_products(target, terms, left.name, right.name)
+    return not found or found[0].adds
 
 
 def _tile_products(state: State, stage: Stage, unit: MatrixUnit, target: Target) -> FloatArray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from ansorc.codegen.base import backend_of
 from ansorc.errors import ScheduleError
@@ -29,6 +30,7 @@ from ansorc.schedule.steps import (
     Reorder,
     RewriteLayout,
     Split,
+    StorageAlign,
     Tensorize,
     Vectorize,
 )
@@ -45,6 +47,7 @@ from ansorc.search.sketch.predicates import fusible_consumer
 from ansorc.search.sketch.rule import PartialSketch, Verdict
 from ansorc.search.sketch.sketch import RegisterTile, Sketch, TileVariable
 from ansorc.search.sketch.tiling import tile_variable
+from ansorc.search.tiles import ragged_lengths
 from ansorc.target import Target
 from ansorc.target.dot_products import dot_products
 
@@ -53,6 +56,8 @@ MOST_ROWS, MOST_VECTORS = 16, 8
 _LONGEST_FIRST = sorted(DOT_FUNCTIONS.items(), key=lambda pair: -pair[1])
 _LEAST_ROWS = 8
 """Rows of a product that is not defined in groups; to read the weights takes longer for fewer."""
+_CROWDED_PITCH, _SPREAD = 256, 64
+"""Bytes between rows that begin in few sets of the first cache, and how far these are moved."""
 _COLUMN_VECTORS = 4
 """Vectors of columns that are summed side by side."""
 
@@ -105,7 +110,7 @@ class TensorizeDotProduct:
             b.constant for b in partial.state.dag.inputs if b.name == match.weight
         ):
             yield False
-        if partial.stage(match.stage).op.axes[-2].extent >= _LEAST_ROWS:
+        if _count_rows(partial.stage(match.stage).op, match.weight) >= _LEAST_ROWS:
             yield True
 
 
@@ -150,7 +155,7 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
             return _Match(op.name, function, grouped[0].buffer.name, is_grouped=True)
         for weight, data in ((left, right), (right, left)):
             is_read_once = weight.buffer.constant and function == "dot4"  # laid out, as it is
-            pays = op.axes[-2].extent >= _LEAST_ROWS or is_read_once
+            pays = _count_rows(op, weight.buffer.name) >= _LEAST_ROWS or is_read_once
             if not pays or not is_plain(op, weight, data):
                 continue
             if function == "dot2" and int16_factors(op) is not None:
@@ -158,6 +163,13 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
             is_transposed = weight.indices[-1] == Var(axis.name)
             return _Match(op.name, function, weight.buffer.name, False, is_transposed, definition)
     return None
+
+
+def _count_rows(op: ComputeOp, weight: str) -> int:
+    """Return for how many rows of results the same weights serve."""
+    indices = [i for load in op.loads if load.buffer.name == weight for i in load.indices]
+    moving = {name for index in indices for name in free_vars(index)}
+    return prod(axis.extent for axis in op.axes[:-1] if axis.name not in moving)
 
 
 def _definition(op: ComputeOp, function: str, target: Target) -> str | None:
@@ -236,11 +248,22 @@ def _redefine(partial: PartialSketch, match: _Match) -> tuple[PartialSketch, str
     consumer = fusible_consumer(partial, match.stage)
     made = partial.then(Redefine(match.stage, match.definition))
     if match.definition == "int16":
+        for copy in made.state.beyond(partial.state):
+            made = made.then(*_spread_rows(copy))
         return made, match.stage
     *_, product = made.state.beyond(partial.state)
     if consumer is not None:
         made = made.then(ComputeInline(match.stage))
     return made, product.name
+
+
+def _spread_rows(copy: Stage) -> Iterator[Step]:
+    """Let the rows of a copy begin in different sets of a cache, of which a tile reads several."""
+    *others, row = copy.op.axes
+    pitch = row.extent * copy.op.buffer.dtype.bytes
+    if others and pitch % _CROWDED_PITCH == 0:
+        scale = copy.op.buffer.dtype.bytes
+        yield StorageAlign(copy.name, others[-1].name, _CROWDED_PITCH // scale, _SPREAD // scale)
 
 
 def _weight_name(op: ComputeOp) -> str:
@@ -257,8 +280,13 @@ def _variables(partial: PartialSketch, consumer: Stage) -> tuple[TileVariable, T
     """Return the tile variables of rows and columns."""
     lanes = partial.target.vector_bytes // INT32.bytes
     row, column = consumer.op.axes[-2:]
+    rows = tile_variable(consumer, row, 2, MOST_ROWS)
+    ragged = ragged_lengths(row.extent, MOST_ROWS, 0)
+    half = -(-row.extent // 2)
+    if half < MOST_ROWS and row.extent % half:  # an odd, short row, as of an image 7 x 7
+        ragged = tuple(sorted({*ragged, half}))
     return (
-        tile_variable(consumer, row, 2, MOST_ROWS),
+        replace(rows, ragged=ragged),
         tile_variable(consumer, column, 2, MOST_VECTORS * lanes, lanes),
     )
 

@@ -14,6 +14,7 @@ from ansorc.errors import ScheduleError
 from ansorc.ir.interpret import interpret
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
+from ansorc.schedule.memory import memory_shape
 from ansorc.search.cpu.rules import RULES, complete_on_cpu, rules_of
 from ansorc.search.default import default_steps
 from ansorc.search.evolution.sampling import sample
@@ -134,6 +135,30 @@ def test_a_convolution_and_a_sum_of_bfloat16() -> None:
     inputs = draw_inputs(dag)
     expected = inputs[0].astype(np.float64) @ inputs[1].astype(np.float64)
     np.testing.assert_allclose(run(dag, inputs, executable(SPR))[0], expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(("side", "channels", "stride"), [(7, 128, 1), (13, 10, 2), (3, 6, 1)])
+def test_images_with_short_rows_use_the_instruction(side: int, channels: int, stride: int) -> None:
+    """The rows of all lines of an image serve to read the weights once; tiles may have tails."""
+    x = ac.placeholder((1, side, side, channels), "X", "uint8")
+    w = ac.placeholder((3, 3, channels, 24), "W", "int8", constant=True)
+    y = ac.ops.conv2d(x, w, padding=1, stride=stride, sum_dtype="int32", name="Y")
+    dag = ac.ComputeDAG([x, w, y])
+    assert tensorized_names(dag, ZEN3) == ["dot2 Y"]
+    inputs = draw_inputs(dag)
+    np.testing.assert_array_equal(run(dag, inputs, executable(ZEN3))[0], evaluate(dag, inputs)[0])
+
+
+@pytest.mark.parametrize(
+    ("depth", "pitch"),
+    [pytest.param(512, 544, id="few sets"), pytest.param(100, 100, id="many sets")],
+)
+def test_the_rows_of_a_copy_begin_in_different_sets(depth: int, pitch: int) -> None:
+    dag = product((24, 16, depth), ("uint8", "int8"), is_constant=True)
+    program = replay(dag, default_steps(dag, Target.parse(ZEN3)))
+    assert memory_shape(program.stage("A.int16")) == (24, pitch)
+    inputs = draw_inputs(dag)
+    np.testing.assert_array_equal(run(program, inputs)[0], evaluate(dag, inputs)[0])
 
 
 def test_a_constant_is_laid_out_before_the_calls() -> None:
