@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         sign,
         sin,
         sinh,
+        sparse_blocks,
         sqrt,
         sum,
         tan,
@@ -137,8 +138,9 @@ __all__ = [
     "min", "minimum", "not_equal", "ops", "placeholder", "popcount", "power", "prod", "quantize",
     "real", "reduce_axis", "reducer", "register_onnx_op", "register_sketch_rule", "replay", "rint",
     "round", "rsqrt", "scan", "scatter", "schedule", "sigmoid", "sign", "sin", "sinh",
-    "sketch_rules", "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc", "truncated_divide",
-    "tune", "unregister_onnx_op", "unregister_sketch_rule", "update", "workload",
+    "sketch_rules", "sparse_blocks", "sqrt", "stop_gradient", "sum", "tan", "tanh", "trunc",
+    "truncated_divide", "tune", "unregister_onnx_op", "unregister_sketch_rule", "update",
+    "workload",
 ]  # fmt: skip
 
 _LATER = {

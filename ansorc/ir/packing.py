@@ -63,8 +63,16 @@ class Packing:
 
     @property
     def packed(self) -> Buffer:
-        """The tensor that the kernel reads, of the same name."""
-        return replace(self.source, shape=tuple(part.extent for part in self.parts))
+        """The tensor that the kernel reads, of the same name.
+
+        The zeros that fill it up are among its promised values.
+        """
+        shape, promised = tuple(part.extent for part in self.parts), self.source.promised
+        if self.transforms:
+            promised = None
+        elif promised is not None and any(map(any, map(self._margin, range(len(self.offsets))))):
+            promised = min(promised[0], 0), max(promised[1], 0)
+        return replace(self.source, shape=shape, promised=promised)
 
     @property
     def is_plain(self) -> bool:
@@ -110,8 +118,8 @@ class Packing:
         The elements of one column of a transform, up to MOST_WRITTEN, are straight-line code in the
         innermost loop.
         """
-        target = replace(self.packed, name="packed", constant=False)
-        source = replace(self.source, name="source")
+        target = replace(self.packed, name="packed", constant=False, promised=None)
+        source = replace(self.source, name="source", promised=None)  # the kernel checks its values
         written = self._list_unrolled_parts()
         digits: list[Var | int] = [Var(f"d{n}") for n in range(len(self.parts))]
         stores: list[Stmt] = []

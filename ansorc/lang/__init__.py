@@ -90,6 +90,7 @@ from ansorc.lang.scalar import (
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.scan import ScanSteps, State, scan
 from ansorc.lang.scatter import scatter
+from ansorc.lang.sparse_blocks import sparse_blocks
 from ansorc.lang.tensor import ComplexTensor, Tensor, placeholder
 from ansorc.lang.workload import load_workload, workload
 
@@ -180,6 +181,7 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "sparse_blocks",
     "sqrt",
     "sum",
     "tan",
@@ -198,7 +200,7 @@ _FUNCTIONS = (
     "isnan", "let", "load_workload", "log", "log10", "log1p", "log2", "logical_not", "max",
     "maximum", "min", "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "real",
     "reduce_axis", "reducer", "rint", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin",
-    "sinh", "sqrt", "sum", "tan", "tanh", "trunc", "truncated_divide", "update",
+    "sinh", "sparse_blocks", "sqrt", "sum", "tan", "tanh", "trunc", "truncated_divide", "update",
     "workload",
 )  # fmt: skip
 for _name in _FUNCTIONS:  # a call with too few or too many arguments is refused with a message, too

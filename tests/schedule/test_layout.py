@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ansorc as ac
 from ansorc.codegen.call.build import compile_module
-from ansorc.errors import ScheduleError
+from ansorc.errors import PromiseError, ScheduleError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dtype import FLOAT32
@@ -231,3 +231,14 @@ REFUSALS: tuple[tuple[str, Callable[[], Schedule]], ...] = (
 def test_refusals(words: str, make: Callable[[], Schedule]) -> None:
     with pytest.raises(ScheduleError, match=words):
         make()
+
+
+def test_packed_constants_may_be_filled_up_with_zeros() -> None:
+    x = ac.placeholder((4, 6), "x", "int32")
+    w = ac.placeholder((6, 9), "w", "int32", constant=True, range=(1, 5))
+    dag = ac.ComputeDAG([x, w, ac.ops.matmul(x, w, "y")])
+    state = schedule(dag).split("y", "j", [8]).rewrite_layout("y", "w")
+    module, data = ac.build(state), np.full((4, 6), 2, np.int32)
+    np.testing.assert_array_equal(module(data, np.full((6, 9), 3, np.int32)), np.full((4, 9), 36))
+    with pytest.raises(PromiseError, match="got 7 in 'w', whose values were promised"):
+        module(data, np.full((6, 9), 7, np.int32))

@@ -54,6 +54,9 @@ CASES: dict[str, Case] = {
     "matmul": Case(((12, 32), (32, 24))),
     "batch_matmul": Case(((2, 4, 16), (2, 16, 9))),
     "dense": Case(((7, 30), (36, 30))),
+    "sparse_matmul": Case(
+        ((5, 12), (9, 8), (9,), (4,)), dtypes=("float32", "float32", "int32", "int32")
+    ),
     "dense_packed": Case(((16, 32), (8, 48, 4)), dtypes=("uint8", "int8")),
     "dense_packed of a short sum": Case(((24, 16), (4, 96, 4)), dtypes=("uint8", "int8")),
     "dense_packed of bfloat16": Case(((16, 16), (8, 48, 2)), dtypes=("bfloat16", "bfloat16")),

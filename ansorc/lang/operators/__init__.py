@@ -101,6 +101,7 @@ from ansorc.lang.operators.resize import (
 )
 from ansorc.lang.operators.scan import cummax, cummin, cumprod, cumsum
 from ansorc.lang.operators.sorting import argsort, sort, top_k
+from ansorc.lang.operators.sparse import sparse_matmul
 from ansorc.lang.operators.transposed_convolution import (
     conv1d_transpose,
     conv2d_transpose,
@@ -210,6 +211,7 @@ __all__ = [
     "softplus",
     "softsign",
     "sort",
+    "sparse_matmul",
     "squeeze",
     "stack",
     "subtract",

@@ -34,6 +34,7 @@ from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, is_redefined
 from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes
+from ansorc.search.sketch.rows_in_ranges import RowsInRanges
 from ansorc.search.sketch.rule import PartialSketch, SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
@@ -75,6 +76,7 @@ Way: TypeAlias = dict[str, tuple[LoopCounts, Cycles]]
 
 RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    RowsInRanges(),
     KeepRanges(),
     SimplifyConstIndices(),
     TuplesInLanes(),
@@ -90,24 +92,42 @@ WITH_COPIES: tuple[SketchRule, ...] = (
     *RULES,
 )
 """The first sketch of these has a copy of scattered results for each core."""
-WITH_RFACTOR: tuple[SketchRule, ...] = (KeepRanges(), AddRfactor(vectors=()), *RULES)
+WITH_RFACTOR: tuple[SketchRule, ...] = (
+    RowsInRanges(),
+    KeepRanges(),
+    AddRfactor(vectors=()),
+    *RULES,
+)
 """The first sketch of these has long reductions in shares for the cores."""
-IN_LANES: tuple[SketchRule, ...] = (KeepRanges(), LaneReductionTiling(levels=(2,)), *RULES)
+IN_LANES: tuple[SketchRule, ...] = (
+    RowsInRanges(),
+    KeepRanges(),
+    LaneReductionTiling(levels=(2,)),
+    *RULES,
+)
 """The first sketch of these has the sums of narrow results in the lanes of vectors."""
-WITH_ROWS: tuple[SketchRule, ...] = (KeepRanges(), FuseRowReductions(), *RULES)
+WITH_ROWS: tuple[SketchRule, ...] = (RowsInRanges(), KeepRanges(), FuseRowReductions(), *RULES)
 """The first sketch of these has what reduces the rows of a tiled stage computed with them."""
 WITH_TERMS: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    RowsInRanges(),
     KeepRanges(),
     AddCacheWrite(),
     FuseProductChain(),
     *RULES,
 )
 """The first sketch of these has products of rows of other products computed with these."""
-UNTILED: tuple[SketchRule, ...] = (AlwaysInline(), KeepRanges(), SimplifyConstIndices(), Skip())
+UNTILED: tuple[SketchRule, ...] = (
+    AlwaysInline(),
+    RowsInRanges(),
+    KeepRanges(),
+    SimplifyConstIndices(),
+    Skip(),
+)
 """The first sketch of these leaves the sums of a pipeline to its strips of rows."""
 REDEFINED: tuple[SketchRule, ...] = (
     AlwaysInline(),
+    RowsInRanges(),
     KeepRanges(),
     SimplifyConstIndices(),
     WidenFactors(),
@@ -183,7 +203,7 @@ class UntunedOnCpu:
         """Return the search that counts no borders yet."""
         by_instruction = (TileMatrixProduct, TensorizeDotProduct)
         made = (rule(wishes.rewrite_layout) for rule in by_instruction)
-        rules = (AlwaysInline(), KeepRanges(), *made, Skip())
+        rules = (AlwaysInline(), RowsInRanges(), KeepRanges(), *made, Skip())
         sketches = tuple(s for s in generate(dag, target, rules) if is_tensorized(s))
         borders = frozenset[str]()
         if not sketches:

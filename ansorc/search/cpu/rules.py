@@ -18,6 +18,7 @@ from ansorc.search.sketch.operand_layout import pack_operand, rewrite_layouts
 from ansorc.search.sketch.private_copies import KeepRanges, PrivateCopies
 from ansorc.search.sketch.redefined import Redefined, definitions_of, is_redefined
 from ansorc.search.sketch.rfactor import AddRfactor, TuplesInLanes, with_lengths
+from ansorc.search.sketch.rows_in_ranges import RowsInRanges
 from ansorc.search.sketch.rule import SketchRule
 from ansorc.search.sketch.rules import (
     AddCacheWrite,
@@ -44,6 +45,7 @@ def cpu_rules(tiling: Tiling = SSRSRS) -> tuple[SketchRule, ...]:
     """Return the rules for a CPU, in the order in which they are asked."""
     return (
         AlwaysInline(),
+        RowsInRanges(),
         KeepRanges(),
         PrivateCopies(),
         SimplifyConstIndices(),

@@ -329,9 +329,13 @@ def _chunk_of_rows(partial: PartialSketch, stage: Stage) -> int:
     """Return how many rows of ranges that are data a thread takes at a time; else 0.
 
     The rows that a stage computes may differ in length, so none has a share from the beginning.
+    Iterations of an outer loop around all rows are alike.
     """
     for each in (stage, *partial.state.stages_inside(stage.name)):
         if each.op.ragged_axis is not None:
+            outer = stage.iterators[0].axis
+            if each is stage and not follows_range(each.op, outer):
+                return 0
             rows = prod(a.extent for a in each.op.axes if follows_range(each.op, a.name))
             return max(1, rows // (CHUNKS_PER_CORE * partial.target.cores))
     return 0

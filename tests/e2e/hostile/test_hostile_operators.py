@@ -93,6 +93,7 @@ CALLS: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "rms_norm": ([M, V, 1e-5, "y"], {}), "selu": ([M, "y"], {}), "sigmoid": ([M, "y"], {}),
     "silu": ([M, "y"], {}), "slice": ([M, (0, None), (2, None), (1, 2), "y"], {}),
     "softplus": ([M, "y"], {}), "softsign": ([M, "y"], {}),
+    "sparse_matmul": ([M, *ac.sparse_blocks(np.ones((4, 8), np.float32)).placeholders(), "y"], {}),
     "squeeze": ([ac.placeholder((3, 1), "Z"), 1, "y"], {}),
     "take": ([M, P, 1, "wrap", "y"], {}), "tanh": ([M, "y"], {}), "tile": ([M, (2, 1), "y"], {}),
     "transpose": ([M, (1, 0), "y"], {}),
