@@ -208,7 +208,8 @@ class WorkloadArguments:
             known = ", ".join(get_args(CalibrationMethod))
             raise click.UsageError(f"--calibrate: there is no method '{method}'; use {known}")
         data = _arrays(Path(path), "--calibrate")
-        return ac.quantize(graph, data, cast(CalibrationMethod, method), self.keep)
+        kind = cast(CalibrationMethod, method)
+        return ac.quantize(graph, data, kind, self.keep, target=self.target)
 
 
 def networks_of(workloads: Sequence[TaskOrNetworks | None]) -> list[Network]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ansorc.graph.graph import Graph, GraphNode
-from ansorc.ir.expr import const
+from ansorc.graph.importing.weight_pairs import pairs_fit
+from ansorc.ir.aligned import Array
+from ansorc.ir.expr import Var, const
+from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute
+from ansorc.lang.hints import FITS
 from ansorc.lang.naming import AutoName
 from ansorc.lang.tensor import Tensor, placeholder
 
@@ -69,7 +73,34 @@ class FusionGroup:
             inputs = [tensors[name] for name in node.inputs]
             results = node.operator.apply(inputs, node.attributes)
             tensors.update(zip(node.outputs, results, strict=True))
-        return ComputeDAG([*given, *(tensors[name] for name in self.outputs)])
+        dag = ComputeDAG([*given, *(tensors[name] for name in self.outputs)])
+        known = {f"p{n}": graph.constants.get(name) for n, name in enumerate(self.inputs)}
+        return _with_pairs(dag, {n: array for n, array in known.items() if array is not None})
+
+
+def _with_pairs(dag: ComputeDAG, known: Mapping[str, Array]) -> ComputeDAG:
+    """Return `dag` with a hint for products with weights, `known` by their names, whose pairs fit.
+
+    What instructions may compute them depends on it, and so do their keys.
+    """
+    ops = tuple(
+        replace(op, hints=tuple(sorted({**dict(op.hints), FITS: "1"}.items())))
+        if _fits(op, known)
+        else op
+        for op in dag.ops
+    )
+    changed = any(new is not old for new, old in zip(ops, dag.ops, strict=True))
+    return ComputeDAG.of_ops(dag.params, ops) if changed else dag
+
+
+def _fits(op: ComputeOp, known: Mapping[str, Array]) -> bool:
+    """Return whether pairs of weights along the last sum of `op` fit."""
+    weights = [load for load in op.loads if load.buffer.name in known] if op.reduce_axes else []
+    if len(weights) != 1 or len(op.loads) != 2:
+        return False
+    (weight,), term = weights, Var(op.reduce_axes[-1].name)
+    axes = [axis for axis, index in enumerate(weight.indices) if index == term]
+    return len(axes) == 1 and pairs_fit(known[weight.buffer.name], axes[0])
 
 
 def _is_literal(graph: Graph, name: str) -> bool:

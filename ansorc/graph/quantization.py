@@ -16,6 +16,8 @@ import numpy as np
 from ansorc.errors import GraphError
 from ansorc.graph.calibration import CalibrationMethod, Range, find_ranges, samples_of
 from ansorc.graph.graph import Graph, GraphNode
+from ansorc.graph.importing.integer_products import TERMS
+from ansorc.graph.importing.weight_pairs import largest_pairs
 from ansorc.graph.passes.cleanup import remove_dead_nodes
 from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
@@ -26,6 +28,8 @@ from ansorc.graph.rewriter import Rewriter
 from ansorc.ir.aligned import Array
 from ansorc.ir.dtype import FLOAT32
 from ansorc.lang.arguments import check_arguments
+from ansorc.target import Target
+from ansorc.target.dot_products import dot_products
 
 _FOLDING = (
     ("remove_dead_nodes", remove_dead_nodes),
@@ -52,13 +56,17 @@ def quantize(
     data: Mapping[str, Any],
     method: CalibrationMethod = "minmax",
     keep: Sequence[str] = (),
+    *,
+    target: Target | str | None = None,
 ) -> Graph:
     """Return `graph` with products and convolutions in integers of 8 bits.
 
     `data` has the inputs of one call or more: an array for each input, several calls along the
     first axis. The network runs on all of them, and `method` chooses the range of each tensor from
     what it was ("minmax", "percentile" or "entropy", see `ansorc/graph/calibration.py`). Products
-    whose weights are known are quantised, but for the nodes that `keep` names. Raise GraphError for
+    whose weights are known are quantised, but for the nodes that `keep` names. For a `target` that
+    multiplies bytes in pairs (x86 with AVX2, without VNNI) two neighbouring weights are up to 128
+    together, which is half a bit less of them and takes less time. Raise GraphError for
     data that does not fit and where there is nothing to quantise, OptionError for names that there
     are not.
     """
@@ -71,7 +79,16 @@ def quantize(
             "quantised; use precision bf16 or f16, or none"
         )
     ranges = find_ranges(folded, sorted(plan.tensors), samples, method)
-    return replace(_Quantizing(folded, plan, ranges).graph(), unquantized=graph)
+    machine = Target.parse(target) if isinstance(target, str) else target
+    in_pairs = machine is not None and adds_in_pairs(machine)
+    return replace(_Quantizing(folded, plan, ranges, in_pairs=in_pairs).graph(), unquantized=graph)
+
+
+def adds_in_pairs(target: Target) -> bool:
+    """Return whether bytes are multiplied the fastest where pairs of products fit in int16."""
+    names = "uint8", "int8"
+    has_pairs = bool(dot_products(target, 4, *names, in_pairs=True))
+    return has_pairs and not dot_products(target, 4, *names)
 
 
 @dataclass(frozen=True)
@@ -165,8 +182,11 @@ def _cut(graph: Graph, node: GraphNode) -> Range | None:
 class _Quantizing:
     """The network in integers, in the making."""
 
-    def __init__(self, graph: Graph, plan: _Plan, ranges: Mapping[str, Range]) -> None:
+    def __init__(
+        self, graph: Graph, plan: _Plan, ranges: Mapping[str, Range], *, in_pairs: bool
+    ) -> None:
         self._graph, self._plan, self._ranges = graph, plan, ranges
+        self._in_pairs = in_pairs
         self._rewriter = Rewriter(graph)
         self._bytes: dict[str, str] = {}
         """The dequantised bytes of a tensor of the old graph."""
@@ -230,6 +250,8 @@ class _Quantizing:
         axis %= weight.ndim
         others = tuple(d for d in range(weight.ndim) if d != axis)
         largest = np.abs(weight).max(others, keepdims=True)
+        if self._in_pairs and dict(node.attributes).get("groups", 1) == 1:
+            largest = np.maximum(largest, _largest_pair(weight, axis).reshape(largest.shape))
         scale = np.asarray(largest / _LARGEST, np.float32)
         scale[scale == 0] = 1.0
         integers = np.clip(np.rint(weight / scale), -_LARGEST, _LARGEST).astype(np.int8)
@@ -253,3 +275,18 @@ class _Quantizing:
         zero = np.zeros(scale.shape, integers.dtype)
         parts = [rewriter.constant(each) for each in (integers, scale, zero)]
         return rewriter.add("dequantize_constant", parts, axis=axis)
+
+
+def _largest_pair(weight: Array, axis: int) -> Array:
+    """Return for each unit the largest sum of two neighbouring weights of one sign.
+
+    The weights of a convolution are multiplied with channels last; where a group of terms would
+    cross the end of the channels, the taps of a window follow each other.
+    """
+    terms = np.moveaxis(weight, axis, -1)
+    if weight.ndim > 2:  # [c, h, w, units]
+        terms = np.moveaxis(terms, 0, -2)
+        if terms.shape[-2] % TERMS:
+            terms = terms.reshape(-1, terms.shape[-1])
+    pairs = largest_pairs(terms, -2)
+    return pairs.max(tuple(range(pairs.ndim - 1)))

@@ -205,6 +205,8 @@ class Dot(Operand):
     total: Expr
     left: Expr
     right: Expr
+    in_pairs: bool = False
+    """Whether each two of four products are added up in int16 first, at whose ends they stay."""
 
 
 @node

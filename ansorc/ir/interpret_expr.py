@@ -274,6 +274,7 @@ class ExprCompiler:
         """Write the sum of one lane; its operands are functions of the lane."""
         terms, dtype = expr.terms, dtype_of(expr).element
         total = self.expr(expr.total).text
+        products: list[str] = []
         for term in reversed(range(terms)):
             factors: list[str] = []
             for operand in (expr.left, expr.right):
@@ -281,7 +282,12 @@ class ExprCompiler:
                 index = f"{term}" if is_shared else f"{LANE} * {terms} + {term}"
                 text = f"(lambda {LANE}: {self.expr(operand).text})({index})"
                 factors.append(f"single({text})" if dtype.is_float else text)
-            total = f"({total} + {factors[0]} * {factors[1]})"
+            products.append(f"{factors[0]} * {factors[1]}")
+        if expr.in_pairs:
+            pairs = zip(products[::2], products[1::2], strict=True)
+            products = [f"max(-32768, min(32767, {a} + {b}))" for a, b in pairs]
+        for product in products:
+            total = f"({total} + {product})"
         if dtype.is_float:
             return PyExpr(total)
         low, high = integer_range(dtype)

@@ -60,7 +60,7 @@ REDUCTIONS: dict[BinaryOp, str] = {
 }  # fmt: skip
 """The operators that may combine lanes of a vector or terms of a reduction; names in the text."""
 
-DOT_FUNCTIONS = {"dot2": 2, "dot4": 4}
+DOT_FUNCTIONS = {"dot2": 2, "dot4": 4, "dot4_pairs": 4}
 """The name of each dot product, and the number of products that it adds to a lane."""
 
 TILE_FUNCTIONS = {"tile_bf16": 2, "tile_f16": 2, "tile_i8": 4}

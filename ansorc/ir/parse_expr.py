@@ -244,7 +244,7 @@ class ExprParser:
             case "matrix_multiply":
                 return MatrixMultiply(*args)
             case text if text in DOT_FUNCTIONS:
-                return Dot(DOT_FUNCTIONS[text], *args)
+                return Dot(DOT_FUNCTIONS[text], *args, in_pairs=text.endswith("_pairs"))
             case text if text in _EXTREMES:
                 return Binary(_EXTREMES[text], *args)
             case text:

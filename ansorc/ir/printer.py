@@ -235,8 +235,8 @@ def _function(expr: Call | Dot | Reduce | Exchange) -> str:
     match expr:
         case Call(name, args):
             return f"{name}({_list(args)})"
-        case Dot(terms, total, left, right):
-            return f"dot{terms}({_list((total, left, right))})"
+        case Dot(terms, total, left, right, in_pairs):
+            return f"dot{terms}{'_pairs' * in_pairs}({_list((total, left, right))})"
         case Reduce(op, operand):
             return f"{REDUCTIONS.get(op, op.value)}({expr_text(operand)})"
         case Shuffle(operand, distance):

@@ -20,6 +20,8 @@ def check_dot(expr: Dot, total: DType, left: DType, right: DType) -> DType:
     if allowed is None:
         raise IRError(f"{expr_text(expr)}: a dot product has 2 or 4 terms, not {expr.terms}")
     factors = allowed.get(total.element)
+    if expr.in_pairs and {left.element, right.element} != {UINT8, INT8}:
+        raise IRError(f"{expr_text(expr)}: pairs are products of uint8 and int8")
     if factors is None or not {left.element, right.element} <= factors:
         given = f"{left.element} and {right.element} into {total.element}"
         known = "; ".join(

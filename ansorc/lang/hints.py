@@ -15,6 +15,8 @@ AXIS_HINTS = (
 )  # fmt: skip
 """Hints whose value names axes of the compute."""
 
+FITS = "pairs_fit_int16"
+"""The hint of sums of products of uint8 and int8, of which each two stay within int16."""
 KNOWN_HINTS = {
     "always_unroll_inner": "axes whose innermost loops are always unrolled",
     "no_split_at_inner": "axes that are never tiled: all of them is in the innermost tile",
@@ -25,6 +27,7 @@ KNOWN_HINTS = {
     "never_compute_inline": "never compute this tensor anew at each of its uses",
     "no_cache_write": "do not compute this tensor in a local copy",
     "no_cache_read": "do not copy operands into panels for this tensor",
+    FITS: "sums of two neighbouring products of bytes never leave int16",
     "task_scheduler_tag": "tasks of one tag are alike",
     "flop": "floating point operations to count, instead of those of the body",
 }

@@ -23,9 +23,11 @@ from ansorc.ir.operator import DOT_FUNCTIONS
 from ansorc.ir.stmt import Store
 from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import Combiner, ComputeOp
+from ansorc.lang.hints import FITS
 
 _FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
     ("dot4", INT32): (INT8, UINT8),
+    ("dot4_pairs", INT32): (INT8, UINT8),
     ("dot2", INT32): (INT8, UINT8, INT16),
     ("dot2", FLOAT32): (BFLOAT16,),
     ("mma_f16", FLOAT32): (FLOAT16,),
@@ -41,6 +43,8 @@ _FACTORS: dict[tuple[str, DType], tuple[DType, ...]] = {
 """The types that factors may have before they are cast, by function and dtype of the sum."""
 
 
+PAIRS = "dot4_pairs"
+"""The function that adds each two products in int16, where a hint says that they always fit."""
 TERM = Var("dot.term")
 """Stands for the variable of the loop that the instruction replaces."""
 
@@ -59,6 +63,16 @@ def misfit(op: ComputeOp, function: str) -> str:
     pair = factors(op.body)
     if pair is None or not all(dtype_of(factor).element in allowed for factor in pair):
         return f"the terms of '{op.name}' are not {wanted}"
+    if function == PAIRS:
+        return _misfit_of_pairs(op, pair)
+    return ""
+
+
+def _misfit_of_pairs(op: ComputeOp, pair: tuple[Expr, Expr]) -> str:
+    if {dtype_of(factor).element for factor in pair} != {UINT8, INT8}:
+        return f"the factors of '{op.name}' are not uint8 and int8"
+    if FITS not in dict(op.hints):
+        return f"two products of '{op.name}' may leave int16; the hint {FITS} says that none do"
     return ""
 
 
@@ -78,7 +92,8 @@ def dot_update(
     left, right = (
         _operand(substitute(simplify(factor, known), every), function, terms) for factor in pair
     )
-    return Store(buffer, indices, Dot(terms, Load(buffer, indices), left, right))
+    in_pairs = function == PAIRS
+    return Store(buffer, indices, Dot(terms, Load(buffer, indices), left, right, in_pairs))
 
 
 def factors(body: Expr) -> tuple[Expr, Expr] | None:

@@ -19,7 +19,10 @@ from ansorc.graph.network import Network
 from ansorc.graph.output_errors import OutputErrors
 from ansorc.graph.tensor_type import TensorType
 from ansorc.ir.aligned import Array
-from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.dtype import FLOAT32, INT8
+from ansorc.lang.hints import FITS
+from tests.support.assumed import executable
+from tests.support.narrow_kernels import SPR
 from tests.support.nightly import examples
 
 SIZE = 10
@@ -136,6 +139,29 @@ def test_all_products_are_of_integers(name: str) -> None:
     for node in products:
         assert all(graph.types[each].dtype.bits == 8 for each in node.inputs), node.builtin
         assert graph.types[node.name].dtype.name == "int32"
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_for_a_target_pairs_of_weights_fit(name: str) -> None:
+    """The products say so, and their kernels are right; other targets get all of int8."""
+    graph, avx2 = NETWORKS[name](1), "x86_64-linux-gnu -mcpu=znver3"
+    quantized = ac.quantize(graph, data(1), target=avx2)
+    marked = [
+        any(FITS in dict(op.hints) for op in task.dag.ops)
+        for _, task in Network.of(quantized, avx2).task_of
+        if any(buffer.dtype == INT8 for buffer in task.dag.inputs) and "depthwise" not in task.name
+    ]
+    assert marked
+    assert all(marked)
+    inputs = {"x": data(2)["x"][:1]}
+    (exact,), (found,) = (run_reference(each, inputs).values() for each in (graph, quantized))
+    assert error_of(found, exact) < 0.06
+    target = executable(avx2)
+    network = Network.of(quantized, target)
+    errors = OutputErrors(network, inputs).of(ac.build(quantized, target).run(inputs))
+    assert all(error.is_right for error in errors.values())
+    same = (ac.quantize(graph, data(1), target=each).to_text() for each in (None, SPR))
+    assert len({ac.quantize(graph, data(1)).to_text(), *same}) == 1
 
 
 def test_bytes_stay_bytes_between_products() -> None:

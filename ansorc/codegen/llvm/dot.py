@@ -8,20 +8,22 @@ from ansorc.codegen.llvm.math import cast
 from ansorc.codegen.llvm.types import Value, register_type, with_lanes
 from ansorc.codegen.llvm.vector import any_lane, extract, splat
 from ansorc.codegen.llvm.writer import FunctionWriter
-from ansorc.ir.dtype import INT32, DType
+from ansorc.ir.dtype import INT16, INT32, DType
+from ansorc.ir.expr import Dot
 from ansorc.target.dot_products import DotProduct, dot_products
 
 
 def dot_product(
-    writer: FunctionWriter, terms: int, total: Value, left: Value, right: Value
+    writer: FunctionWriter, expr: Dot, total: Value, left: Value, right: Value
 ) -> Value:
-    """Write `total` plus the products of `terms` neighbours in each of its lanes (see `Dot`).
+    """Write `expr`, of operands that are written (see `Dot`).
 
     The target must have an instruction for it (see `require_features`). Where that is only assumed
     of the machine that the code is for, it is written in plain arithmetic.
     """
     names = left.dtype.element.name, right.dtype.element.name
-    instructions = dot_products(writer.module.target, terms, *names)
+    terms, target = expr.terms, writer.module.target
+    instructions = dot_products(target, terms, *names, in_pairs=expr.in_pairs)
     if not instructions:
         return _plain(writer, terms, total, [left, right])
     if instructions[0].left != names[0]:
@@ -85,12 +87,25 @@ def _instruction(
     if chosen.adds:
         operands.insert(0, (kind, sums.text))
     kinds = ", ".join(kind for kind, _ in operands)
+    if chosen.in_pairs:
+        kind = register_type(INT16.vector(2 * chosen.lanes))
     writer.module.declare(f"declare {kind} @llvm.{chosen.llvm}({kinds})")
     listing = ", ".join(f"{kind} {text}" for kind, text in operands)
     result = writer.emit(f"call {kind} @llvm.{chosen.llvm}({listing})")
     if chosen.adds:
         return Value(result, sums.dtype)
+    if chosen.in_pairs:
+        return _add_pairs(writer, Value(result, INT16.vector(2 * chosen.lanes)), sums)
     return Value(writer.emit(f"add {sums.typed}, {result}"), sums.dtype)
+
+
+def _add_pairs(writer: FunctionWriter, pairs: Value, sums: Value) -> Value:
+    """Write `sums` plus each two sums of pairs, as products with 1."""
+    target, lanes = writer.module.target, sums.dtype.lanes
+    found = dot_products(target, 2, "int16", "int16")
+    chosen = next(each for each in found if each.lanes == lanes and not each.adds)
+    one = splat(writer, Value("1", INT16), pairs.dtype.lanes)
+    return _instruction(writer, chosen, sums, (pairs, one))
 
 
 def _operand(writer: FunctionWriter, factor: Value) -> tuple[str, str]:

@@ -173,7 +173,7 @@ class ExprWriter:
                 self._mask = widen_mask(self._writer, mask, dtype_of(operand).lanes)
             operands.append(self.value(operand))
         self._mask = mask
-        return dot_product(self._writer, expr.terms, total, operands[0], operands[1])
+        return dot_product(self._writer, expr, total, operands[0], operands[1])
 
     @contextmanager
     def mask_lanes(self, condition: Value) -> Generator[Value]:

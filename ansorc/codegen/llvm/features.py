@@ -36,10 +36,10 @@ def require_features(function: Function, target: Target) -> None:
 
 def _require_dot(kernel: str, node: Dot, target: Target) -> None:
     left, right = (dtype_of(side).element.name for side in (node.left, node.right))
-    if dot_products(target, node.terms, left, right):
+    if dot_products(target, node.terms, left, right, in_pairs=node.in_pairs):
         return
-    what = f"'{kernel}' uses dot{node.terms} of {left} and {right}"
-    if missing := missing_features(target, node.terms, left, right):
+    what = f"'{kernel}' uses dot{node.terms}{'_pairs' * node.in_pairs} of {left} and {right}"
+    if missing := missing_features(target, node.terms, left, right, in_pairs=node.in_pairs):
         raise BuildError(
             f"{what}, for which '{target.text}' lacks {' or '.join(missing)}; add it with -mattr, "
             "or schedule the kernel without this step"

@@ -190,8 +190,8 @@ class Simplifier:
             return expr
         if isinstance(expr, Call):
             return replace(expr, args=new)
-        wide = map(scalar.as_wide, new, old)
-        return MatrixMultiply(*wide) if isinstance(expr, MatrixMultiply) else Dot(expr.terms, *wide)
+        total, left, right = map(scalar.as_wide, new, old)
+        return replace(expr, total=total, left=left, right=right)
 
     def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return a tuple of expressions simplified; the same tuple if nothing changes."""

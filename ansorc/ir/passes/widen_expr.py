@@ -259,7 +259,8 @@ class ExprWidener:
         )
         total = self.wide(expr.total)
         is_vector = total[1] or varies or also_varies
-        return Dot(expr.terms, self.widen(total) if is_vector else total[0], left, right), is_vector
+        sums = self.widen(total) if is_vector else total[0]
+        return replace(expr, total=sums, left=left, right=right), is_vector
 
     def _stepping(self, base: Expr, step: int) -> Wide:
         if step == 0:

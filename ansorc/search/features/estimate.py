@@ -16,7 +16,7 @@ from ansorc.ir.dtype import INT16
 from ansorc.ir.expr import dtype_of
 from ansorc.ir.operator import DOT_FUNCTIONS
 from ansorc.ir.passes.lane_groups import vector_pieces
-from ansorc.schedule.dot_body import factors
+from ansorc.schedule.dot_body import PAIRS, factors
 from ansorc.schedule.extent import as_array
 from ansorc.schedule.stage import At, AxisKind, Mark, Stage
 from ansorc.schedule.state import State
@@ -27,7 +27,7 @@ from ansorc.search.features.operations import OperationCounts, chain_length
 from ansorc.search.features.registers import RegisterFeatures
 from ansorc.target import Target
 from ansorc.target.costs import CoreCosts
-from ansorc.target.dot_products import dot_products
+from ansorc.target.dot_products import DotProduct, dot_products
 from ansorc.target.matrix_units import MATRIX_UNITS, MatrixUnit
 
 
@@ -174,30 +174,32 @@ def _dot_products(state: State, stage: Stage, target: Target) -> FloatArray:
         else:
             visits = visits * extent
     dots = rows * vectors
-    adds = _instruction_adds(stage, target)
-    if adds:
+    instruction = _instruction(stage, target)
+    is_added = instruction is None or instruction.adds
+    if instruction is None or instruction.adds:
         busy = np.maximum(dots, rows + vectors) / target.vector_ports
         busy, kept = np.maximum(busy, costs.dot_latency), 1
     else:  # only the addition waits for the sums
-        busy = costs.dot_in_two * (dots + rows + vectors) / target.vector_ports
+        parts = 2 * dots if instruction.in_pairs else dots
+        busy = costs.dot_in_two * (parts + rows + vectors) / target.vector_ports
         kept = np.where(vectors > 1, 2, 1)
     spilled = np.maximum(0, dots + vectors + kept - target.vector_registers)
     busy = busy + costs.dot_spill * spilled + costs.loop
     is_laid_out = any(buffer.name in state.rewritten for buffer in stage.op.reads)
-    if not _reads_panel(state, stage) and (adds or not is_laid_out):
+    if not _reads_panel(state, stage) and (is_added or not is_laid_out):
         busy = busy + costs.far_load * vectors
     return visits * (repeats * busy + 2.0 * dots + costs.dot_visit)
 
 
-def _instruction_adds(stage: Stage, target: Target) -> bool:
-    """Return whether the dot product of `stage` is one instruction that also adds to the sums."""
-    pair, terms = factors(stage.op.body), DOT_FUNCTIONS[stage.iterators[-1].function]
+def _instruction(stage: Stage, target: Target) -> DotProduct | None:
+    """Return the instruction of the dot product of `stage`; None if the target has none."""
+    pair, function = factors(stage.op.body), stage.iterators[-1].function
     assert pair is not None, "the step has checked it"
-    left, right = (dtype_of(factor) for factor in pair)
-    if terms == DOT_FUNCTIONS["dot2"] and left.is_integer:
+    terms, left, right = DOT_FUNCTIONS[function], *(dtype_of(factor) for factor in pair)
+    if function == "dot2" and left.is_integer:
         left = right = INT16
-    found = dot_products(target, terms, left.name, right.name)
-    return not found or found[0].adds
+    found = dot_products(target, terms, left.name, right.name, in_pairs=function == PAIRS)
+    return found[0] if found else None
 
 
 def _tile_products(state: State, stage: Stage, unit: MatrixUnit, target: Target) -> FloatArray:

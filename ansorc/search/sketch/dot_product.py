@@ -19,7 +19,7 @@ from ansorc.ir.operator import DOT_FUNCTIONS
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.definitions import int16_factors, shifted_factors
-from ansorc.schedule.dot_body import factors, misfit
+from ansorc.schedule.dot_body import PAIRS, factors, misfit
 from ansorc.schedule.extent import Hole
 from ansorc.schedule.stage import Stage
 from ansorc.schedule.state import Step
@@ -154,7 +154,7 @@ def _match(op: ComputeOp, target: Target) -> _Match | None:
         if len(grouped) == 1 and not definition:
             return _Match(op.name, function, grouped[0].buffer.name, is_grouped=True)
         for weight, data in ((left, right), (right, left)):
-            is_read_once = weight.buffer.constant and function == "dot4"  # laid out, as it is
+            is_read_once = weight.buffer.constant and terms == 4  # laid out, as it is
             pays = _count_rows(op, weight.buffer.name) >= _LEAST_ROWS or is_read_once
             if not pays or not is_plain(op, weight, data):
                 continue
@@ -179,6 +179,8 @@ def _definition(op: ComputeOp, function: str, target: Target) -> str | None:
     """
     if _has_instruction(op, function, target):
         return ""
+    if function == PAIRS:
+        return None
     has_bytes = function == "dot4" and _is_usable(target, function, ("uint8", "int8"))
     return "shifted" if has_bytes and shifted_factors(op) is not None else None
 
@@ -195,7 +197,7 @@ def _has_instruction(op: ComputeOp, function: str, target: Target) -> bool:
 
 def _is_usable(target: Target, function: str, kinds: tuple[str, str]) -> bool:
     """Return whether the target has `function` for factors of two dtypes, and its code uses it."""
-    is_there = dot_products(target, DOT_FUNCTIONS[function], *kinds)
+    is_there = dot_products(target, DOT_FUNCTIONS[function], *kinds, in_pairs=function == PAIRS)
     return bool(is_there) and backend_of(target).capabilities(target).dot_products
 
 

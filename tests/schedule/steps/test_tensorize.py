@@ -133,7 +133,10 @@ Refused = Callable[[], Schedule]
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: tiled().tensorize("C", "k.1", "dot3"), "no dot product 'dot3'; use dot2, dot4"),
+        (
+            lambda: tiled().tensorize("C", "k.1", "dot3"),
+            "no dot product 'dot3'; use dot2, dot4, dot4_pairs",
+        ),
         (lambda: tiled().tensorize("C", "k.1", "dot2"), "'k.1' runs 4 times, but dot2 adds 2"),
         (lambda: tiled().tensorize("C", "k.0", "dot4"), "'k.0' is not a reduction inside all"),
         (

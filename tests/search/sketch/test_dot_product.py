@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import ansorc as ac
 from ansorc.errors import ScheduleError
 from ansorc.ir.interpret import interpret
+from ansorc.lang.hints import FITS
 from ansorc.lang.reference import evaluate
 from ansorc.schedule import lower, packings, replay, schedule
 from ansorc.schedule.memory import memory_shape
@@ -53,6 +55,10 @@ def product(
 
     c = ac.compute((*batch, rows, columns), body, "C")
     return ac.ComputeDAG([a, w, ac.ops.relu(c, "D") if has_relu else c])
+
+
+def hinted(dag: ac.ComputeDAG, hints: tuple[tuple[str, str], ...]) -> ac.ComputeDAG:
+    return ac.ComputeDAG.of_ops(dag.params, tuple(replace(op, hints=hints) for op in dag.ops))
 
 
 def tensorized_names(dag: ac.ComputeDAG, target: str) -> list[str]:
@@ -159,6 +165,35 @@ def test_the_rows_of_a_copy_begin_in_different_sets(depth: int, pitch: int) -> N
     assert memory_shape(program.stage("A.int16")) == (24, pitch)
     inputs = draw_inputs(dag)
     np.testing.assert_array_equal(run(program, inputs)[0], evaluate(dag, inputs)[0])
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [(ZEN3, "dot4_pairs C"), (SPR, "dot4 C")], ids=["AVX2", "VNNI"]
+)
+def test_pairs_that_fit_are_added_in_int16(target: str, name: str) -> None:
+    """The hint promises it; without it, a copy of the data in int16 is multiplied."""
+    plain = product((3, 24, 20), ("uint8", "int8"), is_constant=True)
+    dag = hinted(plain, ((FITS, "1"),))
+    assert name in tensorized_names(dag, target)
+    assert "dot4_pairs C" not in tensorized_names(plain, target)
+    inputs = [np.full((3, 20), 255, np.uint8), np.full((20, 24), -64, np.int8)]
+    inputs[1][::3] = 64
+    np.testing.assert_array_equal(run(dag, inputs, executable(target))[0], evaluate(dag, inputs)[0])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "hints", "words"),
+    [
+        (("uint8", "int8"), (), "two products of 'C' may leave int16; the hint pairs_fit_int16"),
+        (("int8", "int8"), ((FITS, "1"),), "the factors of 'C' are not uint8 and int8"),
+    ],
+)
+def test_what_is_not_added_in_int16(
+    kinds: tuple[str, str], hints: tuple[tuple[str, str], ...], words: str
+) -> None:
+    plain = product((8, 16, 4), kinds)
+    with pytest.raises(ScheduleError, match=words):
+        schedule(hinted(plain, hints)).tensorize("C", "k", "dot4_pairs")
 
 
 def test_a_constant_is_laid_out_before_the_calls() -> None:
