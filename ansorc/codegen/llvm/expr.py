@@ -13,6 +13,7 @@ from ansorc.codegen.llvm.lane_index import LaneIndex, Symbol
 from ansorc.codegen.llvm.math import across_lanes, arithmetic, cast, comparison, math_call, power_of
 from ansorc.codegen.llvm.memory import MemoryWriter
 from ansorc.codegen.llvm.own_function import own_call
+from ansorc.codegen.llvm.popcount import count_bits, joins_words
 from ansorc.codegen.llvm.types import Value, literal, register_type
 from ansorc.codegen.llvm.vector import any_lane, splat
 from ansorc.codegen.llvm.writer import FunctionWriter
@@ -89,6 +90,10 @@ class ExprWriter:
 
     def _call(self, name: str, args: tuple[Expr, ...]) -> Value:
         exponent = args[-1].operand if isinstance(args[-1], Broadcast) else args[-1]
+        dtype = dtype_of(args[0])
+        are_alike = name == "popcount" and {dtype} == set(map(dtype_of, args))
+        if are_alike and joins_words(self._writer, dtype, len(args)):
+            return count_bits(self._writer, map(self.value, args), dtype)
         values = [self.value(arg) for arg in args]
         if name == "pow" and isinstance(exponent, Const):
             lanes = max(value.dtype.lanes for value in values)

@@ -8,7 +8,6 @@ import numpy as np
 
 from ansorc.codegen.llvm.bfloat import narrow, widen
 from ansorc.codegen.llvm.integer import divide, power, shift
-from ansorc.codegen.llvm.popcount import count_bits, joins_words
 from ansorc.codegen.llvm.types import Value, literal, register_type, suffix, with_lanes
 from ansorc.codegen.llvm.vector import halves, match_lanes
 from ansorc.codegen.llvm.vector_math import VectorShape, math_function, write_in_place
@@ -103,8 +102,6 @@ def math_call(writer: FunctionWriter, name: str, args: list[Value]) -> Value:
     values = match_lanes(writer, *args)
     dtype = values[0].dtype
     if len(values) > 1 and name == "popcount":
-        if joins_words(writer, values):
-            return count_bits(writer, values)
         counts = [math_call(writer, name, [value]) for value in values]
         return reduce(lambda a, b: arithmetic(writer, BinaryOp.ADD, a, b), counts)
     if name in BIT_FUNCTIONS:
