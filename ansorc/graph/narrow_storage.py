@@ -6,7 +6,8 @@ The kernels are chosen before, so that nothing is rounded within one:
     kernel 1: y = relu(conv2d(x, w)) as float16    ->  y = cast(relu(conv2d(x, w)), "float16")
     kernel 2: z = softmax(y)                       ->  z = softmax(cast(y, "float32"))
 
-Products read narrow operands as they are (`sum_dtype`), so that instructions may multiply them.
+Products read narrow operands as they are (`sum_dtype`), so that instructions may multiply them. On
+machines that have those, a kernel that computes a float32 factor stores it in 16 bits for them.
 Nodes that only move elements move narrow ones. Weights that only such nodes read are rounded, but
 for vectors (a bias, the scale of a norm), which take no time to load, and for windows of 3 taps on
 CPUs without an instruction for narrow products: Winograd's algorithm transforms their weights,
@@ -84,13 +85,17 @@ class _Narrowing:
         """Tensors that are others as they are: narrow ones, widened and to be kept narrow."""
         self._wide: dict[tuple[str, int], str] = {}
         """The widened tensors of each kernel."""
+        self._rounded: dict[tuple[str, str], str] = {}
+        """The factors of products that are computed in float32, by their names and narrow types."""
+        self._made: dict[str, tuple[GraphNode, tuple[_Group, ...]]] = {}
+        """The new node that computes a tensor, and its kernels."""
         self._nodes: list[GraphNode] = []
 
     def run(self) -> tuple[Graph, GraphPartition]:
         """Return both."""
         for node in self._graph.nodes:
             self._add(node)
-        nodes = tuple(self._nodes)
+        nodes = self._needed_nodes()
         new = replace(self._graph, constants=self._constants, nodes=nodes)
         copied = {name for name, groups in self._of_node.items() if len(groups) > 1}
         copied.update(self._wide.values())
@@ -98,6 +103,15 @@ class _Narrowing:
         within = {node.name for group in groups for node in group.nodes}
         aliases = {n.name: n.inputs[0] for n in nodes if n.name not in within}
         return new, GraphPartition(tuple(groups), aliases)
+
+    def _needed_nodes(self) -> tuple[GraphNode, ...]:
+        """Return the new nodes without views that nobody reads any more."""
+        read, needed = set(self._graph.outputs), list[GraphNode]()
+        for node in reversed(self._nodes):
+            if self._made[node.name][1] or not read.isdisjoint(node.outputs):
+                read.update(node.inputs)
+                needed.append(node)
+        return tuple(reversed(needed))
 
     def _weight(self, name: str, values: Array) -> Array:
         """Return a constant as it is kept: narrow if all that read it keep their results so."""
@@ -143,6 +157,8 @@ class _Narrowing:
             pairs = zip(inputs, node.inputs, strict=True)
             inputs = tuple(self._widened(name, old, node) for name, old in pairs)
             attributes = node.attributes
+        elif node.storage and self._multiplies(dtype(node.storage)):
+            inputs = tuple(self._as_factor(name, node) for name in inputs)
         self._put_rounded(replace(node, inputs=inputs, attributes=attributes), node)
 
     def _is_narrow(self, name: str, old: str) -> bool:
@@ -198,6 +214,32 @@ class _Narrowing:
             return None
         return attributes_of({**given, "sum_dtype": "float32"})
 
+    def _as_factor(self, name: str, node: GraphNode) -> str:
+        """Return a float32 factor of a product as the instructions for narrow ones take it.
+
+        It is rounded in the kernel that computes it, which stores it twice if others read it, too.
+        """
+        kind, key = dtype(node.storage), (name, node.storage)
+        if self._types[name].dtype != FLOAT32 or name in self._constants:
+            return name
+        if key in self._rounded:
+            return self._rounded[key]
+        producer, groups = self._made.get(name, (None, ()))
+        rounded = self._fresh(f"{name}.{kind}")
+        if producer is None:
+            return name  # an input of the network: callers have it in float32
+        if len(groups) == 1 and groups[0] not in self._of_node[node.name]:
+            self._cast(name, rounded, kind, groups)
+        elif not groups and producer.builtin in VIEWS:
+            source = self._as_factor(producer.inputs[0], node)
+            if source == producer.inputs[0]:
+                return name
+            self._append(replace(producer, inputs=(source,), outputs=(rounded,)), ())
+        else:
+            return name
+        self._rounded[key] = rounded
+        return rounded
+
     def _widened(self, name: str, old: str, node: GraphNode) -> str:
         """Return the tensor `name` as `node` reads it: with the type of `old`."""
         if not self._is_narrow(name, old):
@@ -247,7 +289,9 @@ class _Narrowing:
     def _append(self, node: GraphNode, groups: Iterable[_Group]) -> None:
         self._nodes.append(node)
         self._types.update(zip(node.outputs, node.types(self._types), strict=True))
-        for group in groups:
+        kernels = tuple(groups)
+        self._made.update(dict.fromkeys(node.outputs, (node, kernels)))
+        for group in kernels:
             group.nodes.append(node)
 
 

@@ -67,17 +67,17 @@ def errors_of(
             )
 
 
-@pytest.mark.parametrize("make", [residual_network, attention_network])
+@pytest.mark.parametrize(("make", "wide"), [(residual_network, 2), (attention_network, 0)])
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 def test_layers_are_narrow_between_kernels_and_right(
-    make: Callable[[], Graph], precision: str
+    make: Callable[[], Graph], wide: int, precision: str
 ) -> None:
     graph = make()
     stored = with_precision(graph, precision)
     network = Network.of(stored)
     narrow = {"bf16": "bfloat16", "f16": "float16"}[precision]
     *inner, last = edge_types(network).values()
-    assert set(inner) == {narrow}
+    assert inner == [narrow] * (len(inner) - wide) + ["float32"] * wide  # a sum with the input
     assert last == "float32"  # the network's output
     for error, apart in errors_of(graph, stored, draw_inputs(graph), is_built=True):
         assert error < 4 * EPSILON[narrow]
@@ -113,6 +113,39 @@ def test_products_read_narrow_operands_as_they_are() -> None:
     assert [dict(node.attributes)["sum_dtype"] for node in products] == ["float32"] * 3
     narrow = [[str(network.graph.types[n].dtype) for n in node.inputs] for node in products]
     assert narrow == [["float32", "bfloat16"], ["bfloat16"] * 2, ["bfloat16"] * 2]
+
+
+def float32_stream(*, is_post_norm: bool) -> Graph:
+    """A product, added to a float32 tensor and normalised; another product reads that in a view."""
+    b = GraphBuilder("stream")
+    x = b.input("x", TensorType(FLOAT32, (2, 4, 16)))
+    w, scale = b.constant(np.eye(16, dtype=np.float32)), b.constant(np.ones(16, np.float32))
+    stream = b.add("add", [x, b.add("matmul", [x, w])], "stream")
+    norm = b.add("rms_norm", [stream, scale], "norm")
+    rows = b.add("matmul", [b.add("reshape", [norm], shape=[8, 16]), w], "rows")
+    branch = b.add("reshape", [b.add("relu", [rows])], shape=[2, 4, 16])
+    return b.graph([b.add("add", [norm if is_post_norm else stream, branch], "y")])
+
+
+@pytest.mark.parametrize("is_post_norm", [False, True])
+def test_instructions_multiply_what_a_kernel_computes_in_float32(*, is_post_norm: bool) -> None:
+    graph = float32_stream(is_post_norm=is_post_norm)
+    stored = with_precision(graph, "bf16")
+    network = Network.of(stored, SPR)
+    types, edges = network.graph.types, edge_types(network)
+    factors = [n.inputs for n in network.graph.nodes if n.builtin == "matmul"][1]
+    assert [str(types[name].dtype) for name in factors] == ["bfloat16"] * 2
+    assert edges["norm.bfloat16"] == "bfloat16"
+    assert ("norm" in edges) == is_post_norm
+    assert edges["stream"] == "float32"
+    inputs = draw_inputs(graph)
+    (wanted,), (found,) = (
+        run_reference(each, inputs, None).values() for each in (graph, network.graph)
+    )
+    assert 0 < np.abs(found - wanted).max() < 3 * EPSILON["bfloat16"] * np.abs(wanted).max()
+    without = Network.of(stored, ZEN3)
+    assert edge_types(without)["norm"] == "float32"
+    assert not any(name.startswith("norm.") for name in without.graph.types)
 
 
 def test_elements_that_only_move_are_not_converted() -> None:

@@ -11,10 +11,10 @@ from ansorc.graph.builder import GraphBuilder
 from ansorc.graph.graph import Graph
 from ansorc.graph.network import Network
 from ansorc.graph.operators import OPERATORS
-from ansorc.graph.precision import STARTS, STATES, choose_precision, with_precision
+from ansorc.graph.precision import LOOKUPS, STARTS, STATES, choose_precision, with_precision
 from ansorc.graph.tensor_type import TensorType
 from ansorc.graph.torch.compile_backend import TorchCompileOptions
-from ansorc.ir.dtype import FLOAT32
+from ansorc.ir.dtype import FLOAT32, INT32
 from tests.graph.onnx.onnx_models import model_of, node
 from tests.graph.small_networks import attention_network, residual_network
 
@@ -23,7 +23,7 @@ def masked_network() -> Graph:
     """A product whose scores are masked by numbers that no product makes."""
     b = GraphBuilder("masked")
     x = b.input("x", TensorType(FLOAT32, (4, 4)))
-    seen = b.input("seen", TensorType(FLOAT32, (4, 4)))
+    seen = b.input("seen", TensorType(FLOAT32, (1, 4)))
     mask = b.add("multiply", [b.add("negative", [seen]), b.constant(np.float32(1e30))], "mask")
     scores = b.add("matmul", [x, b.constant(np.eye(4, dtype=np.float32))], "scores")
     return b.graph([b.add("softmax", [b.add("add", [scores, mask], "both")], "y")])
@@ -40,8 +40,31 @@ def test_products_and_what_follows_them_are_narrow() -> None:
     assert set(stored.values()) == {"float16"}
 
 
+def test_a_sum_with_a_float32_tensor_of_its_size_stays_float32() -> None:
+    b = GraphBuilder("stream")
+    x = b.input("x", TensorType(FLOAT32, (4, 4)))
+    bias = b.constant(np.ones((4, 4), np.float32))
+    weight, scale = b.constant(np.eye(4, dtype=np.float32)), b.constant(np.ones(4, np.float32))
+    branch = b.add("add", [b.add("matmul", [x, weight], "product"), bias], "branch")
+    stream = b.add("add", [x, branch], "stream")
+    norm = b.add("rms_norm", [stream, scale], "norm")
+    hidden = b.add("relu", [b.add("matmul", [norm, weight], "second")], "hidden")
+    stored = storage_of(with_precision(b.graph([b.add("add", [norm, hidden], "y")]), "bf16"))
+    assert {name for name, kind in stored.items() if not kind} == {"stream", "norm", "y"}
+
+
+def test_what_is_looked_up_is_as_narrow_as_the_weights() -> None:
+    b = GraphBuilder("words")
+    words, x = b.input("words", TensorType(INT32, (3,))), b.input("x", TensorType(FLOAT32, (9, 4)))
+    table = b.constant(np.ones((9, 4), np.float32), "table")
+    found = b.add("add", [b.add("take", [table, words], "found"), b.add("take", [x, words], "row")])
+    graph = with_precision(b.graph([b.add("tanh", [found], "y")]), "bf16")
+    assert {name for name, kind in storage_of(graph).items() if kind} == {"found"}
+    assert Network.of(graph).graph.constants["table"].dtype.name == "bfloat16"
+
+
 def test_the_rules_name_operators_that_there_are() -> None:
-    assert {*STARTS, *STATES} <= {*OPERATORS}
+    assert {*STARTS, *LOOKUPS, *STATES} <= {*OPERATORS}
 
 
 def test_states_of_recurrent_layers_stay_float32() -> None:
@@ -68,7 +91,9 @@ def test_kept_nodes_stay_float32_with_their_weights() -> None:
     graph = attention_network()
     kept = with_precision(graph, "bf16", [graph.nodes[0].name])
     assert kept.nodes[0].storage == ""
-    assert all(node.storage for node in kept.nodes[1:])
+    *others, last = kept.nodes[1:]
+    assert all(node.storage for node in others)
+    assert last.storage == ""  # a sum with the input
     weights = Network.of(kept).graph.constants
     assert weights[graph.nodes[0].inputs[1]].dtype == np.float32
     again = choose_precision(with_precision(graph, "bf16"), None, [graph.nodes[0].name])
