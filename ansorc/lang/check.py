@@ -187,10 +187,10 @@ def _check_ragged(op: ComputeOp) -> None:
             f"'{op.name}' has ranges that are data for {names}; one reduce axis may have one"
         )
     (axis,) = ragged
-    if not isinstance(op.combiner, Combiner) or op.places:
+    if op.places:
         raise LanguageError(
-            f"'{op.name}' reduces over '{axis.name}', whose range is data, in another way than by "
-            "sum, prod, max, min, any or all"
+            f"'{op.name}' scatters terms over '{axis.name}', whose range is data; scatter those of "
+            "axes with an extent"
         )
     space = {other.name for other in op.axes}
     for bound in axis.bounds:

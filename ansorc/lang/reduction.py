@@ -252,8 +252,9 @@ def argmax(expr: ScalarLike, axis: Axes) -> TupleReduction:
     """Return (the largest `expr`, its index): the whole body of a `compute_tuple`.
 
     The index is the int64 value of the reduce axis; with several axes it counts in row-major order.
-    The first of equal terms wins, and NaN is the largest, as in NumPy. Raise LanguageError for
-    several axes that do not begin at 0.
+    The first of equal terms wins, and NaN is the largest, as in NumPy. Over an empty range that is
+    data it is the least value and 2**63 - 1. Raise LanguageError for several axes that do not begin
+    at 0, or of which another than the first has such a range.
     """
     return _extreme(expr, axis, Combiner.MAX, "argmax")
 
@@ -269,6 +270,11 @@ def _extreme(expr: ScalarLike, axis: Axes, combiner: Combiner, name: str) -> Tup
     for inner in axes[1:]:
         if [axis_ for axis_ in axes if axis_.lo]:
             raise LanguageError(f"{name} over several axes counts from 0; let all of them begin so")
+        if inner.bounds:
+            raise LanguageError(
+                f"{name} over several axes counts places, of which '{inner.name}' has no known "
+                "number: let the axis whose range is data be the first"
+            )
         position = position * inner.extent + inner
     first = TupleReducer(
         lambda a, b: _better(a, b, combiner),

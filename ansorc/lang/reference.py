@@ -24,7 +24,7 @@ from ansorc.lang.overwritten import overwritten_place, put_part
 from ansorc.lang.ragged import Ragged
 from ansorc.lang.reducer import Reducer
 from ansorc.lang.scan_reference import evaluate_scan
-from ansorc.lang.tuple_fold import combine, fold
+from ansorc.lang.tuple_fold import combine, fold, fold_rows
 
 Slices: TypeAlias = tuple[slice, ...]
 
@@ -104,7 +104,8 @@ class Evaluation:
         if op.overwrites:
             return self._overwritten()
         if op.ragged_axis is not None:
-            return {op.buffer.name: self._of_rows()}
+            made = self._of_rows()
+            return {buffer.name: array for buffer, array in zip(op.buffers, made, strict=True)}
         factors = factors_of(op)
         results = [self._empty(buffer) for buffer in op.buffers]
         for result, identity in zip(results, op.identities, strict=False):
@@ -143,20 +144,29 @@ class Evaluation:
             for buffer, load in zip(op.buffers, op.overwrites, strict=True)
         }
 
-    def _of_rows(self) -> Array:
-        """Return the whole result of a reduction over ranges that are data."""
+    def _of_rows(self) -> list[Array]:
+        """Return the whole results of a reduction over ranges that are data."""
         op, ragged = self.op, Ragged(self.op, self.tensors, self.floats)
-        combiner, kind = op.combiner, self._empty(op.buffer).dtype
-        assert isinstance(combiner, Combiner)
-        result = ragged.empty(op.identities[0].value, kind)
-        combine, inner = _ACCUMULATE[combiner], 1 + len(ragged.other_axes)
+        results = [
+            ragged.empty(identity.value, self._empty(buffer).dtype)
+            for buffer, identity in zip(op.buffers, op.identities, strict=True)
+        ]
+        inner = 1 + len(ragged.other_axes)
         for terms in ragged.blocks():
-            value = self._wide(terms.broadcast(terms.grid.evaluate(op.body)))
+            values = [self._wide(terms.broadcast(terms.grid.evaluate(b))) for b in op.bodies]
+            if isinstance(op.combiner, Reducer):
+                parts = fold(op.combiner, values, terms.shape, inner, self.floats)
+                fold_rows(op.combiner, results, terms.rows, parts, self.floats)
+                continue
+            assert op.combiner is not None
+            accumulate, value = _ACCUMULATE[op.combiner], values[0]
             for _ in range(inner, value.ndim):
-                value = combine.reduce(value, axis=inner, dtype=value.dtype)
-            combine.at(result, terms.rows, value)
-        whole = ragged.result(result)
-        return whole.astype(_numpy_type(op.buffer, self.floats), copy=False)
+                value = accumulate.reduce(value, axis=inner, dtype=value.dtype)
+            accumulate.at(results[0], terms.rows, value)
+        return [
+            ragged.result(result).astype(_numpy_type(buffer, self.floats), copy=False)
+            for buffer, result in zip(op.buffers, results, strict=True)
+        ]
 
     @property
     def _is_rounded_late(self) -> bool:

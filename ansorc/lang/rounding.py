@@ -157,26 +157,28 @@ class _OpRounding:
 
     def _of_rows(self) -> dict[str, Array]:
         """Return the bound of a reduction over ranges that are data."""
-        op, ragged = self.op, Ragged(self.op, self.tensors, np.dtype(np.float64))
-        double = np.dtype(np.float64)
-        moved, counts = ragged.empty(0.0, double), ragged.empty(0.0, double)
-        larger = ragged.empty(1.0 if op.combiner is Combiner.PROD else 0.0, double)
+        op, double = self.op, np.dtype(np.float64)
+        ragged = Ragged(op, self.tensors, double)
+        moved, counts = [ragged.empty(0.0, double) for _ in op.bodies], ragged.empty(0.0, double)
+        first = 1.0 if op.combiner is Combiner.PROD else 0.0
+        larger = [ragged.empty(first, double) for _ in op.bodies]
         inner = tuple(range(1 + len(ragged.other_axes), ragged.rank))
         for terms in ragged.blocks():
             walked = _Walk(terms.grid, replace(terms.grid, tensors=self.bounds))
-            value, bound = walked.evaluate(op.body)
-            errors = terms.broadcast(np.zeros(()) if bound is None else bound)
-            magnitudes = np.abs(terms.broadcast(value))
-            np.add.at(counts, terms.rows, np.ones_like(magnitudes).sum(axis=inner))
-            if op.combiner is Combiner.PROD:
-                np.multiply.at(larger, terms.rows, (magnitudes + errors).prod(axis=inner))
-            elif op.combiner is Combiner.SUM:
-                np.add.at(larger, terms.rows, magnitudes.sum(axis=inner))
-                np.add.at(moved, terms.rows, errors.sum(axis=inner))
-            else:
-                np.maximum.at(moved, terms.rows, errors.max(axis=inner, initial=0.0))
-        moved, larger = ragged.result(moved).copy(), ragged.result(larger).copy()
-        return self._finish([moved], [larger], int(counts.max()))
+            np.add.at(counts, terms.rows, terms.broadcast(np.ones(())).sum(axis=inner))
+            for body, mine, most in zip(op.bodies, moved, larger, strict=True):
+                value, bound = walked.evaluate(body)
+                errors = terms.broadcast(np.zeros(()) if bound is None else bound)
+                magnitudes = np.abs(terms.broadcast(value))
+                if op.combiner is Combiner.PROD:
+                    np.multiply.at(most, terms.rows, (magnitudes + errors).prod(axis=inner))
+                elif op.combiner in (Combiner.MAX, Combiner.MIN, Combiner.ANY, Combiner.ALL):
+                    np.maximum.at(mine, terms.rows, errors.max(axis=inner, initial=0.0))
+                else:  # a sum, or a reducer, as in _add
+                    np.add.at(most, terms.rows, magnitudes.sum(axis=inner))
+                    np.add.at(mine, terms.rows, errors.sum(axis=inner))
+        both = ([ragged.result(each).copy() for each in part] for part in (moved, larger))
+        return self._finish(*both, int(counts.max()))
 
     def _run_scan(self) -> dict[str, Array]:
         """Return a bound for each result of a scan, whether it is computed in blocks or not."""

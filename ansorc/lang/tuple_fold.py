@@ -36,6 +36,29 @@ def fold(
     return [array[..., 0] for array in current]
 
 
+def fold_rows(
+    reducer: Reducer,
+    results: Sequence[Array],
+    rows: Array,
+    terms: Sequence[Array],
+    floats: FloatType,
+) -> None:
+    """Combine each of `terms` [terms, …] with the row `rows[term]` of `results` [rows, …].
+
+    Rows ascend. The first terms of all rows are combined at once, then the second ones, ….
+    """
+    is_first = np.concatenate([[True], rows[1:] != rows[:-1]]) if len(rows) else np.empty(0, bool)
+    begins = np.flatnonzero(is_first)
+    numbers = np.arange(len(rows)) - begins[np.cumsum(is_first) - 1]
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers))
+    for chosen in np.split(order, ends[:-1]):
+        old = [result[rows[chosen]] for result in results]
+        new = combine(reducer, old, [term[chosen] for term in terms], floats)
+        for result, values in zip(results, new, strict=True):
+            result[rows[chosen]] = values
+
+
 def combine(
     reducer: Reducer,
     left: Sequence[Array],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ansorc.lang.reference import evaluate
 from ansorc.lang.rounding import evaluate_with_rounding
 from ansorc.lang.scalar_type import Scalar
 from ansorc.lang.wanted_values import find_wanted_values
+from tests.support.everywhere import everywhere
 
 P = ac.placeholder(5, "P", "int64", sorted=True)
 J, V = ac.placeholder(12, "J", "int32"), ac.placeholder(12, "V")
@@ -113,9 +115,9 @@ def unknown(i: Scalar) -> Any:
     return ac.sum(k, axis=k)
 
 
-def largest(i: Scalar) -> Any:
-    k = axis(i)
-    return ac.argmax(V[k], axis=k)
+def place_of_pair(i: Scalar) -> Any:
+    r, k = ac.reduce_axis(4, "r"), axis(i)
+    return ac.argmax(V[k] + B[r, 0, 0], axis=[r, k])
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,10 @@ def largest(i: Scalar) -> Any:
         (defined(of_pair), "has ranges that are data for k, k1; one reduce axis may have one"),
         (defined(of_reduce_axis), "the range of 'k' in 'y' follows 'r'; it may follow the axes"),
         (defined(unknown), "nothing says how far the range of 'k' in 'y' may go"),
-        (lambda: ac.compute_tuple(4, largest, ["v", "p"]), "in another way than by sum"),
+        (
+            lambda: ac.compute_tuple(4, place_of_pair, ["v", "p"]),
+            "let the axis whose range is data be",
+        ),
         (lambda: ac.reduce_axis((V[0], 3)), "is float32, no integer"),
         (lambda: ac.reduce_axis((0, ac.reduce_axis(4, "r")), "k"), "follows the reduce axis 'r'"),
     ],
@@ -143,3 +148,109 @@ def test_a_mean_of_each_row_is_a_stage_and_a_quotient() -> None:
     dag = ac.ComputeDAG([P, V, ac.compute(4, mean, "m")])
     arrays = [np.array([0, 3, 3, 7, 12]), np.arange(12, dtype=np.float32)]
     np.testing.assert_allclose(ac.build(dag)(*arrays), [1, 0, 4.5, 9])
+
+
+ROWS: list[list[int]] = [[0, 3, 3, 7, 12], [0, 0, 0, 0, 0], [12, 5, 0, 12, 12]]
+
+
+def rows_of(pointers: list[int]) -> list[slice]:
+    return [slice(a, max(a, b)) for a, b in pairwise(pointers)]
+
+
+@pytest.mark.parametrize("pointers", ROWS)
+@pytest.mark.parametrize("find", ["argmax", "argmin"])
+def test_places_in_ranges(find: str, pointers: list[int]) -> None:
+    """The first of equals, NaN first of all; of an empty range the identity."""
+
+    def row(i: Scalar) -> Any:
+        k = axis(i)
+        return getattr(ac, find)(V[k], axis=k)
+
+    dag = ac.ComputeDAG([P, V, *ac.compute_tuple(4, row, ["v", "p"])])
+    assert ac.ComputeDAG.from_text(dag.to_text()).key == dag.key
+    data = np.random.default_rng(2).integers(0, 3, 12).astype(np.float32)
+    data[[8, 10]] = np.nan
+    values: list[float] = []
+    places: list[int] = []
+    for part in rows_of(pointers):
+        taken = data[part]
+        empty = -np.inf if find == "argmax" else np.inf
+        reduce = np.max if find == "argmax" else np.min
+        values.append(reduce(taken) if taken.size else empty)
+        places.append(part.start + getattr(np, find)(taken) if taken.size else 2**63 - 1)
+    for name, (value, place) in everywhere(dag, [np.array(pointers), data]):
+        np.testing.assert_array_equal(value, values, err_msg=name)
+        np.testing.assert_array_equal(place, places, err_msg=name)
+
+
+def test_tuples_of_several_axes() -> None:
+    """Sums of numbers and of squares over a range and a part of the columns, for each column."""
+    moments = ac.reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0, 0), "moments")
+
+    def row(i: Scalar, d: Scalar) -> Any:
+        k, r = axis(i), ac.reduce_axis(3, "r")
+        x = B[J[k], r, d]
+        return moments(x, x * x, axis=[k, r])
+
+    dag = ac.ComputeDAG([P, J, B, *ac.compute_tuple((4, 2), row, ["s", "q"])])
+    rng = np.random.default_rng(3)
+    pointers, rows = ROWS[0], rng.integers(0, 6, 12).astype(np.int32)
+    b = rng.integers(-4, 5, (6, 3, 2)).astype(np.float32)
+    terms = [b[rows[part]].astype(np.float64) for part in rows_of(pointers)]
+    for name, (sums, squares) in everywhere(dag, [np.array(pointers), rows, b]):
+        np.testing.assert_array_equal(sums, [t.sum((0, 1)) for t in terms], err_msg=name)
+        np.testing.assert_array_equal(squares, [(t * t).sum((0, 1)) for t in terms], err_msg=name)
+
+
+def ragged_attention(tokens: int, sequences: int, longest: int, heads: int, depth: int) -> Any:
+    """Attention within each of several sequences, whose tokens lie one after the other."""
+    q, k, v = (ac.placeholder((tokens, heads, depth), name) for name in "qkv")
+    begins = ac.placeholder(sequences + 1, "begins", "int32", range=(0, tokens), sorted=True)
+    of = ac.placeholder(tokens, "of", "int32", range=(0, sequences - 1))
+    d = ac.reduce_axis(depth, "d")
+
+    def score(t: Scalar, h: Scalar, j: Scalar) -> ac.Reduction:
+        other = ac.minimum(begins[of[t]] + j.astype("int32"), tokens - 1)
+        return ac.sum(q[t, h, d] * k[other, h, d], axis=d)
+
+    scores = ac.compute((tokens, heads, longest), score, "scores")
+
+    def among(t: Scalar) -> Any:
+        length = begins[of[t] + 1] - begins[of[t]]
+        return ac.reduce_axis((0, ac.minimum(length, longest)), "j")
+
+    def largest(t: Scalar, h: Scalar) -> ac.Reduction:
+        j = among(t)
+        return ac.max(scores[t, h, j], axis=j)
+
+    top = ac.compute((tokens, heads), largest, "top")
+
+    def total(t: Scalar, h: Scalar) -> ac.Reduction:
+        j = among(t)
+        return ac.sum(ac.exp((scores[t, h, j] - top[t, h]) * depth**-0.5), axis=j)
+
+    weight = ac.compute((tokens, heads), total, "weight")
+
+    def value(t: Scalar, h: Scalar, e: Scalar) -> ac.Reduction:
+        j = among(t)
+        share = ac.exp((scores[t, h, j] - top[t, h]) * depth**-0.5) / weight[t, h]
+        return ac.sum(share * v[begins[of[t]].astype("int64") + j, h, e], axis=j)
+
+    return ac.ComputeDAG([q, k, v, begins, of, ac.compute((tokens, heads, depth), value, "y")])
+
+
+def test_ragged_attention() -> None:
+    lengths = [3, 1, 6, 2]
+    begins = np.cumsum([0, *lengths]).astype(np.int32)
+    of = np.repeat(np.arange(4), lengths).astype(np.int32)
+    dag, rng = ragged_attention(12, 4, 6, 2, 8), np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((12, 2, 8)).astype(np.float32) for _ in range(3))
+    wanted = np.empty((12, 2, 8))
+    for first, last in pairwise(begins.tolist()):
+        part = slice(first, last)
+        scores = np.einsum("thd,shd->hts", q[part].astype(np.float64), k[part]) * 8**-0.5
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        shares /= shares.sum(-1, keepdims=True)
+        wanted[part] = np.einsum("hts,shd->thd", shares, v[part])
+    for name, (found,) in everywhere(dag, [q, k, v, begins, of]):
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5, err_msg=name)

@@ -263,9 +263,29 @@ def ragged(chain: Chain) -> Tensor:
         return reduce(data[(k, *i[1:])], axis=k)
 
     rest = data.shape[1:-1] if second else data.shape[1:]
+    if chain.draw(st.integers(0, 3)) == 0:
+        return _limit(chain, _extreme_of_range(chain, (count, *rest), body))
     result = ac.compute((count, *rest), body, chain.name)
     # Of an empty range there is an infinity.
     return _limit(chain, result) if reduce in (ac.max, ac.min) else result
+
+
+def _extreme_of_range(
+    chain: Chain, shape: Sequence[int], body: Callable[..., ac.Reduction]
+) -> Tensor:
+    """Return the extreme of the terms of `body`, or its place, of an empty range 0."""
+    find = chain.draw(st.sampled_from([ac.argmax, ac.argmin]))
+
+    def pair(*i: Scalar) -> ac.TupleReduction:
+        terms = body(*i)
+        return find(Scalar(terms.body), axis=terms.axes)
+
+    value, place = ac.compute_tuple(shape, pair, f"{chain.name}x")
+    if chain.draw(st.booleans()):
+        return value
+    return ac.compute(
+        shape, lambda *i: ac.cast(ac.clip(place[i], -1, 64) % 64, chain.dtype), chain.name
+    )
 
 
 def _limit(chain: Chain, result: Tensor) -> Tensor:
