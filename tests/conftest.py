@@ -10,6 +10,7 @@ largest integers, so that reading it shows (`ansorc/ir/passes/fill_memory.py`).
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -46,6 +47,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "not nightly" or collection_path.suffix != ".py":
         return None
     return True if NIGHTLY_MODULE.search(collection_path.read_text()) else None
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Leave out nightly functions before each of their parameters, thousands, becomes a test."""
+    if collector.config.option.markexpr != "not nightly":
+        return None
+    marks: list[pytest.Mark] = getattr(obj, "pytestmark", [])
+    return [] if any(mark.name == "nightly" for mark in marks) else None
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave out what lasts: modules and ten thousand tests.
+
+    It would look at all of them each time that a test makes many objects.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
