@@ -34,7 +34,7 @@ PAGES = [
     ROOT / "README.md", DOCS / "start.md", DOCS / "gallery.md",
     *sorted((DOCS / "tutorials").glob("*.md")), *sorted((DOCS / "guides").glob("*.md")),
 ]  # fmt: skip
-FIRST_PAGES = [ROOT / "README.md", DOCS / "tutorials" / "schedule_by_hand.md"]
+FIRST_PAGES = [ROOT / "README.md"]
 """The others are run by `make nightly`."""
 TRIALS = "2"
 _BLOCK = re.compile(

@@ -23,6 +23,7 @@ from tests.e2e.test_tuning_ends import (
     wait_for_records,
 )
 from tests.search.measure.processes import wait_until_dead
+from tests.support.nightly import sampled
 
 NO_LOCKS = """
 #include <errno.h>
@@ -129,6 +130,7 @@ def test_sleep_is_not_measured(tmp_path: Path) -> None:
     assert max(record.median_s or 1.0 for record in found) < 1e-3  # a call takes microseconds
 
 
+@pytest.mark.nightly  # Ctrl-C is in the default suite
 def test_a_terminal_that_goes_away_ends_the_run_as_ctrl_c_does(tmp_path: Path) -> None:
     with started(tmp_path, 500) as process:
         wait_for_records(tmp_path, 3)
@@ -154,7 +156,7 @@ def test_nohup_goes_on(tmp_path: Path) -> None:
     assert len(records_in(tmp_path)) == 12
 
 
-@pytest.mark.parametrize("closed", ["out", "errors"])
+@pytest.mark.parametrize("closed", sampled(["out", "errors"], ["errors"]))
 def test_output_that_nobody_reads_ends_in_a_sentence(tmp_path: Path, closed: str) -> None:
     reader, writer = os.pipe()
     out_to, errors_to = (writer, subprocess.PIPE) if closed == "out" else (subprocess.PIPE, writer)

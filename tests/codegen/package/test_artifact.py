@@ -208,6 +208,7 @@ def test_the_cpp_example_embeds_two_kernels(saved: Path, tmp_path: Path) -> None
     assert re.fullmatch(EXPECTED, run(tmp_path / "embed"))
 
 
+@pytest.mark.nightly  # against the package that is installed it is built in the default suite
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
 def test_the_cpp_example_builds_with_cmake(saved: Path, tmp_path: Path) -> None:
     settings = (f"-DKERNEL_DIR={saved}", "-DKERNEL_SUFFIX=.a", "-DCMAKE_BUILD_TYPE=Debug")

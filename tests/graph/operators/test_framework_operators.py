@@ -16,7 +16,7 @@ from ansorc.graph.operators import operator_named
 from ansorc.graph.tensor_type import TensorType
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.reference import evaluate
-from tests.support.nightly import sampled_pairs
+from tests.support.nightly import sampled
 
 Array = NDArray[Any]
 FLOAT32_ULP = 2.0**-23
@@ -140,7 +140,8 @@ def test_the_largest_elements_in_order(largest: bool) -> None:  # noqa: FBT001
         np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
 
 
-@pytest.mark.parametrize(("extent", "largest"), sampled_pairs([600, 601], [True, False]))
+@pytest.mark.parametrize("extent", sampled([600, 601], [601]))
+@pytest.mark.parametrize("largest", sampled([True, False], [False]))
 def test_the_largest_of_many_are_those_of_their_blocks(extent: int, largest: bool) -> None:  # noqa: FBT001
     x = np.random.default_rng(0).integers(0, 99, (2, extent, 2)).astype(np.int32)
     order = np.argsort(-x if largest else x, axis=1, kind="stable")[:, :7]
