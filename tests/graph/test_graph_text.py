@@ -82,7 +82,7 @@ def graphs(draw: st.DrawFn) -> ac.Graph:
     return builder.graph(draw(st.lists(st.sampled_from(known), min_size=1, max_size=3)))
 
 
-@examples(40, nightly=100)
+@examples(24, nightly=100)
 @given(graphs())
 def test_what_is_printed_is_read_back(graph: ac.Graph) -> None:
     text = str(graph)

@@ -127,7 +127,7 @@ def test_functions_and_arithmetic_are_those_of_loops(kind: str) -> None:
         np.testing.assert_array_equal(found.astype(float), wanted.astype(float))
 
 
-@examples(12, nightly=30, options=settings(suppress_health_check=[HealthCheck.too_slow]))
+@examples(8, nightly=30, options=settings(suppress_health_check=[HealthCheck.too_slow]))
 @given(dags(most_stages=3))
 def test_dags_in_their_own_dtypes_agree_with_the_interpreter(dag: ac.ComputeDAG) -> None:
     inputs = random_inputs(dag, np.random.default_rng(0))

@@ -56,7 +56,7 @@ def evaluate(expr: str, dtype: str, *values: Any, into: str = "") -> Any:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@examples(20, nightly=60)
+@examples(12, nightly=60)
 @given(data=st.data())
 def test_integer_arithmetic_wraps_around(dtype: str, data: st.DataObject) -> None:
     low, high = integer_range(SCALARS[dtype])
@@ -67,7 +67,7 @@ def test_integer_arithmetic_wraps_around(dtype: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 @given(data=st.data())
 def test_division_rounds_down_and_the_rest_has_the_sign_of_the_divisor(
     dtype: str, data: st.DataObject
@@ -80,7 +80,7 @@ def test_division_rounds_down_and_the_rest_has_the_sign_of_the_divisor(
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@examples(20, nightly=60)
+@examples(12, nightly=60)
 @given(data=st.data())
 def test_float_arithmetic_rounds_to_the_dtype(dtype: str, data: st.DataObject) -> None:
     with np.errstate(all="ignore"):
@@ -262,7 +262,7 @@ def test_illegal_programs_are_refused() -> None:
         run("kernel k(A: float32[2]):\n    A[0] = 1\n", np.zeros(2, "f4"))
 
 
-@examples(40, nightly=100)
+@examples(24, nightly=100)
 @given(functions(Options(is_wild=True)))
 def test_wild_programs_run_without_warnings(function: Function) -> None:
     interpret(function, arrays_for(function, 0))

@@ -213,7 +213,7 @@ kernel f(X: float32[2], Y: float32[2]):
 """
 
 
-@examples(50, nightly=150)
+@examples(30, nightly=150)
 @given(functions(Options(is_wild=True)))
 @example(parse(MASKED))
 def test_interpreter_is_the_walk(function: Function) -> None:

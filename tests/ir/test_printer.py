@@ -22,19 +22,19 @@ def check_round_trip(function: Function) -> None:
     assert to_text(again) == to_text(function)
 
 
-@examples(50, nightly=150)
+@examples(30, nightly=150)
 @given(functions(Options(is_wild=True)))
 def test_any_program_reads_back(function: Function) -> None:
     check_round_trip(function)
 
 
-@examples(20, nightly=50)
+@examples(12, nightly=50)
 @given(functions())
 def test_a_plain_program_equals_what_reads_back(function: Function) -> None:
     assert parse(to_text(function)) == function
 
 
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 @given(gpu_functions())
 def test_gpu_programs_read_back(function: Function) -> None:
     check_round_trip(function)

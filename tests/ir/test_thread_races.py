@@ -127,7 +127,7 @@ kernel copy(A: float32[2, 3], B: float32[2, 3]):
     assert_same(run(text, a, np.zeros_like(a)), a)
 
 
-@examples(20, nightly=60)
+@examples(12, nightly=60)
 @given(gpu_functions())
 def test_gpu_programs_write_all_of_their_output(function: Function) -> None:
     arrays = [np.ones_like(array) for array in arrays_for(function, 0)]

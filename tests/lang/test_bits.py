@@ -227,7 +227,7 @@ def test_bits_of_indices_are_simplified() -> None:
     assert simplify(Binary(BinaryOp.SHL, FIRST, const(3)) - FIRST * 8 + SECOND, ranges) == SECOND
 
 
-@examples(60, nightly=2000)
+@examples(36, nightly=2000)
 @given(st.sampled_from(BITWISE), st.tuples(*[st.tuples(*[st.integers(-20, 20)] * 2)] * 2))
 def test_bounds_hold(op: BinaryOp, ends: tuple[tuple[int, int], tuple[int, int]]) -> None:
     """All pairs of numbers of 6 bits within bounds give what the bounds say."""

@@ -55,7 +55,7 @@ def _require_all_alike(
         np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
-@examples(12, nightly=400, options=OPTIONS)
+@examples(8, nightly=400, options=OPTIONS)
 @given(expressions())
 def test_any_expression(drawn: Drawn) -> None:
     dag = drawn.dag()

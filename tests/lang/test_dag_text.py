@@ -42,7 +42,7 @@ def test_text_is_readable() -> None:
     assert matmul_relu(constant=True).to_text() == TEXT
 
 
-@examples(50, nightly=150)
+@examples(30, nightly=150)
 @given(dags())
 def test_text_and_pickle_round_trip(dag: ComputeDAG) -> None:
     again = ComputeDAG.from_text(dag.to_text())
@@ -111,7 +111,7 @@ def test_bad_text_is_refused(old: str, new: str, words: str) -> None:
         ComputeDAG.from_text(TEXT.replace(old, new))
 
 
-@examples(20, nightly=60, options=settings(suppress_health_check=[HealthCheck.too_slow]))
+@examples(12, nightly=60, options=settings(suppress_health_check=[HealthCheck.too_slow]))
 @given(dags(most_stages=3))
 def test_reference_agrees_with_the_interpreter(dag: ComputeDAG) -> None:
     """Two independent meanings: the DAG by NumPy, and its plain loops by the interpreter."""

@@ -93,7 +93,7 @@ def _inputs(dag: ac.ComputeDAG) -> list[Any]:
     return [rng.uniform(-1, 1, b.shape).astype(b.dtype.numpy) for b in dag.inputs]
 
 
-@examples(5, nightly=200, options=OPTIONS)
+@examples(4, nightly=200, options=OPTIONS)
 @given(schedules(chains(), most=8))
 def test_any_schedule_of_other_stages(state: Schedule) -> None:
     keeps_the_meaning(state, has_text=False)

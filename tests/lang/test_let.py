@@ -162,7 +162,7 @@ def step(kind: int, a: Any, b: Any, choose: Any) -> Any:
             return choose(b > 0.25, a * a, a)
 
 
-@examples(5, nightly=60)
+@examples(4, nightly=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(0, 9)), min_size=4))
 def test_random_values_of_values(steps: list[tuple[int, int, int]]) -> None:
     x = np.random.default_rng(0).random(64, np.float32)

@@ -22,7 +22,7 @@ from tests.support.nightly import examples
 A = ac.placeholder((2, 3), "A")
 
 
-@examples(15, nightly=200)
+@examples(9, nightly=200)
 @given(dags(), st.integers(0, 999))
 def test_the_loops_compute_what_an_untouched_schedule_computes(dag: ComputeDAG, seed: int) -> None:
     inputs = random_inputs(dag, np.random.default_rng(seed))

@@ -108,7 +108,7 @@ def test_every_function_of_the_language(case: int) -> None:
     np.testing.assert_allclose(found, expected(array), rtol=1e-12)
 
 
-@examples(25, nightly=60)
+@examples(15, nightly=60)
 @given(dags())
 def test_small_blocks_give_the_same(dag: ComputeDAG) -> None:
     inputs = random_inputs(dag, np.random.default_rng(1))

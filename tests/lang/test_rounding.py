@@ -61,7 +61,7 @@ def in_float32(a: Values, order: NDArray[np.int64]) -> Values:
     return total
 
 
-@examples(10, nightly=25)
+@examples(6, nightly=25)
 @given(
     seed=st.integers(0, 2**32),
     terms=st.sampled_from([10, 100, 1000, 10_000]),
@@ -121,7 +121,7 @@ def test_near_jumps_and_poles_what_lies_across_is_right(
     assert (said == "") == is_right
 
 
-@examples(50, nightly=150, options=settings(suppress_health_check=_CHECKS))
+@examples(30, nightly=150, options=settings(suppress_health_check=_CHECKS))
 @given(dags(), st.integers(0, 2**32))
 def test_what_float32_makes_of_random_definitions_passes(dag: ComputeDAG, seed: int) -> None:
     assume(all(b.dtype != FLOAT64 for op in dag.ops for b in (*op.buffers, *op.reads)))

@@ -23,7 +23,7 @@ REDUCE: dict[str, tuple[np.ufunc, float]] = {
 }  # fmt: skip
 
 
-@examples(20, nightly=200, options=settings(deadline=None))
+@examples(12, nightly=200, options=settings(deadline=None))
 @given(
     st.sampled_from(sorted(REDUCE)),
     st.sampled_from([(5,), (7, 3), (2, 2, 4)]),

@@ -121,7 +121,7 @@ def _part(kind: str, tensors: tuple[ac.Tensor, ...], place: ac.Tensor) -> tuple[
     return ac.update((a, b), values, at=place[0], name=["A2", "B2"])
 
 
-@examples(40, nightly=1500, options=OPTIONS)
+@examples(24, nightly=1500, options=OPTIONS)
 @given(schedules(updates(), most=12))
 def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
@@ -242,13 +242,13 @@ def searched(draw: st.DrawFn, target: str) -> Schedule:
     return replay(dag, steps(sketch, sample(sketch, 1, rng)[0]))
 
 
-@examples(12, nightly=600, options=OPTIONS)
+@examples(8, nightly=600, options=OPTIONS)
 @given(searched("native"))
 def test_programs_of_the_search_keep_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
 
 
-@examples(6, nightly=300, options=OPTIONS)
+@examples(4, nightly=300, options=OPTIONS)
 @given(searched("cuda -arch=sm_80"))
 def test_programs_for_gpus_keep_the_meaning(state: Schedule) -> None:
     complaint = complaint_of(lower(state), Experiment.of(state.dag))

@@ -56,7 +56,7 @@ def test_registers_are_set_or_loaded() -> None:
     assert not [line for line in lines if line.startswith("C[") and "= broadcast(0.0" in line]
 
 
-@examples(8, nightly=20)
+@examples(5, nightly=20)
 @given(
     st.sampled_from((65, 70, 131)), st.sampled_from((16, 17, 40)), st.sampled_from((1, 5, 12)),
     st.sampled_from(((1, 1), (2, 1), (2, 3), (4, 2))),

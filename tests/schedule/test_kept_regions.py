@@ -41,7 +41,7 @@ def assert_known_are_right(state: State) -> int:
     return len(state.regions)
 
 
-@examples(5, nightly=100)
+@examples(4, nightly=100)
 @given(pipelines(), st.data())
 def test_kept_regions_are_those_of_a_new_state(dag: ComputeDAG, data: st.DataObject) -> None:
     sketch = data.draw(st.sampled_from(whole_sketches(dag, 2)))

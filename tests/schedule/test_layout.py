@@ -139,7 +139,7 @@ def weights_of(state: Schedule) -> list[tuple[str, str]]:
     return found
 
 
-@examples(35, nightly=100, options=_OPTIONS)
+@examples(21, nightly=100, options=_OPTIONS)
 @given(schedules(st.sampled_from(DAGS), most=14))
 def test_any_tiling_computes_the_same_with_packed_weights(state: Schedule) -> None:
     for reader, weight in weights_of(state):

@@ -28,7 +28,7 @@ _OPTIONS = settings(
 )
 
 
-@examples(50, nightly=80, options=_OPTIONS)
+@examples(30, nightly=80, options=_OPTIONS)
 @given(schedules(dags()))
 def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
@@ -42,7 +42,7 @@ def test_thousands_of_schedules_keep_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
 
 
-@examples(20, nightly=60, options=_OPTIONS)
+@examples(12, nightly=60, options=_OPTIONS)
 @given(schedules(dags()))
 def test_steps_replay_to_the_same_loops(state: Schedule) -> None:
     again = replay(state.dag, steps_from_json(steps_to_json(state.steps)))

@@ -35,7 +35,7 @@ def test_a_panel_lies_in_one_piece() -> None:
     assert "alloc B.local: float32[2, 8, 16] local" in text
 
 
-@examples(8, nightly=20)
+@examples(5, nightly=20)
 @given(
     st.integers(1, 5), st.integers(1, 50), st.integers(1, 20), st.integers(1, 20),
     st.integers(1, 3), st.integers(1, 9),

@@ -43,7 +43,7 @@ def ragged_dags(draw: st.DrawFn) -> ac.ComputeDAG:
     return ac.ComputeDAG([*chain.inputs, chain.last])
 
 
-@examples(40, nightly=1500, options=OPTIONS)
+@examples(24, nightly=1500, options=OPTIONS)
 @given(schedules(ragged_dags(), most=12))
 def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)

@@ -127,7 +127,7 @@ cases = st.builds(
 )  # fmt: skip
 
 
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 @given(cases)
 def test_shares_add_up_with_any_number_of_threads(case: Case) -> None:
     state = case.state()

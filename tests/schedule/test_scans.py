@@ -44,7 +44,7 @@ def in_a_chain() -> Schedule:
     return schedule(ac.ComputeDAG([A, START, z]))
 
 
-@examples(12, nightly=300)
+@examples(8, nightly=300)
 @given(schedules(dags(always=scan), most=12))
 def test_random_schedules_keep_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
@@ -133,7 +133,7 @@ def of_vectors() -> Schedule:
     return schedule(ac.ComputeDAG([x, w, h]))
 
 
-@examples(8, nightly=300)
+@examples(5, nightly=300)
 @given(schedules(dags(always=mixing_scan), most=12))
 def test_random_schedules_of_mixing_scans(state: Schedule) -> None:
     keeps_the_meaning(state)

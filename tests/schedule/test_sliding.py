@@ -302,7 +302,7 @@ def _tried(state: Schedule, change: Callable[[Schedule], Schedule]) -> Schedule:
         return state
 
 
-@examples(30, nightly=1000, options=_OPTIONS)
+@examples(18, nightly=1000, options=_OPTIONS)
 @given(slid_schedules())
 def test_any_ring_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)

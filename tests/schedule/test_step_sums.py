@@ -123,7 +123,7 @@ def _first(i: tuple[Scalar, ...], along: int) -> tuple[Scalar | int, ...]:
     return (*i[:along], 0, *i[along + 1 :])
 
 
-@examples(25, nightly=1000, options=OPTIONS)
+@examples(15, nightly=1000, options=OPTIONS)
 @given(schedules(recurrences(), most=10))
 def test_any_legal_schedule_keeps_the_meaning(state: Schedule) -> None:
     assert ac.ComputeDAG.from_text(state.dag.to_text()) == state.dag
@@ -140,13 +140,13 @@ def searched(draw: st.DrawFn, target: str) -> Schedule:
     return replay(dag, steps(sketch, sample(sketch, 1, rng)[0]))
 
 
-@examples(10, nightly=400, options=OPTIONS)
+@examples(6, nightly=400, options=OPTIONS)
 @given(searched("native"))
 def test_programs_of_the_search_keep_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)
 
 
-@examples(5, nightly=200, options=OPTIONS)
+@examples(4, nightly=200, options=OPTIONS)
 @given(searched("cuda -arch=sm_80"))
 def test_programs_for_gpus_keep_the_meaning(state: Schedule) -> None:
     complaint = complaint_of(lower(state), Experiment.of(state.dag))

@@ -110,7 +110,7 @@ def assert_right(dag: ComputeDAG, function: Function, seed: int) -> None:
 extents = st.sampled_from(EXTENTS)
 
 
-@examples(6, nightly=15)
+@examples(4, nightly=15)
 @given(extents, extents, extents, tiles, st.sampled_from(("float32", "float64", "int32", "int8")))
 @example(2, 5, 5, Tile(2, 3, 4, True, False), "float32")  # a held tile and one in memory
 def test_products_of_any_size_in_any_tile(m: int, n: int, k: int, tile: Tile, dtype: str) -> None:

@@ -36,7 +36,7 @@ def test_which_lengths() -> None:
 
 
 @given(st.integers(5, 700), st.integers(2, 4), st.sampled_from([0, 8]))
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 def test_tables_cover_the_extent(extent: int, levels: int, lanes: int) -> None:
     ragged = ragged_lengths(extent, 64, lanes)
     table = tile_table(extent, levels, 64, ragged)

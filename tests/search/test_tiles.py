@@ -26,7 +26,7 @@ def test_known_counts(extent: int, count: int) -> None:
 
 
 @given(st.integers(1, 240), st.integers(1, 4), st.sampled_from([1, 4, 64]))
-@examples(20, nightly=60)
+@examples(12, nightly=60)
 def test_table_is_what_brute_force_finds(extent: int, levels: int, limit: int) -> None:
     table = tile_table(extent, levels, limit)
     wanted = {row for row in brute_force(extent, levels) if levels == 1 or row[-1] <= limit}
@@ -35,7 +35,7 @@ def test_table_is_what_brute_force_finds(extent: int, levels: int, limit: int) -
 
 
 @given(st.integers(1, 4096), st.integers(2, 4))
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 def test_neighbours_move_one_divisor(extent: int, levels: int) -> None:
     table = tile_table(extent, levels, 64)
     origin = np.repeat(np.arange(len(table)), np.diff(table.starts))

@@ -29,7 +29,7 @@ class FakeClock:
         return self.now
 
 
-@examples(20, nightly=500)
+@examples(12, nightly=500)
 @given(
     seconds=st.floats(0.0, 100.0),
     cost_s=st.floats(0.01, 20.0),

@@ -38,13 +38,13 @@ def _assert_same(function: Function, code: Function, seed: int, threads: int) ->
         np.testing.assert_array_equal(ours, theirs, err_msg=param.name)
 
 
-@examples(20, nightly=60, options=settings(suppress_health_check=WIDE_TREES))
+@examples(12, nightly=60, options=settings(suppress_health_check=WIDE_TREES))
 @given(functions(Options(has_math=False)), st.integers(0, 99), st.integers(1, 2))
 def test_programs_as_they_are(function: Function, seed: int, threads: int) -> None:
     _assert_same(function, function, seed, threads)
 
 
-@examples(20, nightly=60, options=settings(suppress_health_check=WIDE_TREES))
+@examples(12, nightly=60, options=settings(suppress_health_check=WIDE_TREES))
 @given(functions(Options(has_math=False)), st.integers(0, 99), st.sampled_from(TARGETS))
 def test_programs_prepared_for_a_cpu(function: Function, seed: int, target: Target) -> None:
     prepared = run_passes(CPU_PASSES, function, target)

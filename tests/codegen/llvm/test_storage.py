@@ -77,7 +77,7 @@ def test_steps_at_root_need_two_arrays() -> None:
     np.testing.assert_allclose(found, dag.evaluate(values), rtol=1e-5)
 
 
-@examples(12, nightly=200)
+@examples(8, nightly=200)
 @given(dags(), st.data())
 def test_programs_that_share_memory_are_right(dag: ComputeDAG, data: st.DataObject) -> None:
     """Without what fills the memory of other tests at the beginning: that is a use of all of it."""

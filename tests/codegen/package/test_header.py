@@ -73,7 +73,7 @@ def test_what_c_has_is_no_name_of_a_kernel(name: str) -> None:
         require_c_name(name)
 
 
-@examples(30, nightly=300)
+@examples(18, nightly=300)
 @given(st.lists(st.text(max_size=4), max_size=6))
 def test_names_are_unique_identifiers(names: list[str]) -> None:
     found = c_names(names)

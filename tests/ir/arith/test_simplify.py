@@ -132,7 +132,7 @@ conditions: st.SearchStrategy[Expr] = st.recursive(
 )
 
 
-@examples(120, nightly=400)
+@examples(72, nightly=400)
 @given(integers | conditions)
 def test_simplify_keeps_the_value_and_is_idempotent(expr: Expr) -> None:
     simple = simplify(expr, RANGES)
@@ -141,7 +141,7 @@ def test_simplify_keeps_the_value_and_is_idempotent(expr: Expr) -> None:
     assert simplify(simple, RANGES) is simple
 
 
-@examples(120, nightly=400)
+@examples(72, nightly=400)
 @given(integers)
 def test_bounds_hold(expr: Expr) -> None:
     found = bounds(expr, RANGES)
@@ -150,7 +150,7 @@ def test_bounds_hold(expr: Expr) -> None:
     assert all(low <= value(expr, env) <= high for env in ENVIRONMENTS)
 
 
-@examples(120, nightly=400)
+@examples(72, nightly=400)
 @given(conditions)
 def test_what_is_proved_is_true(condition: Expr) -> None:
     known = prove(condition, RANGES)
@@ -158,7 +158,7 @@ def test_what_is_proved_is_true(condition: Expr) -> None:
         assert all(bool(value(condition, env)) == known for env in ENVIRONMENTS)
 
 
-@examples(50, nightly=100)
+@examples(30, nightly=100)
 @given(integers)
 def test_affine_form_has_the_same_value(expr: Expr) -> None:
     form = affine(expr)
@@ -210,7 +210,7 @@ def test_laws(before: Expr, after: Expr) -> None:
     assert simplify(before, {**RANGES, "a": (0, 7)}) == after
 
 
-@examples(50, nightly=100)
+@examples(30, nightly=100)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=5),
     st.integers(1, 3),

@@ -141,7 +141,7 @@ matmuls = st.builds(
 )
 
 
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 @given(matmuls, st.integers(0, 9))
 def test_reductions_keep_every_bit(matmul: Matmul, seed: int) -> None:
     assert_kept(matmul.function(), seed)
@@ -230,7 +230,7 @@ def tangled(draw: st.DrawFn) -> Function:
     return Function("tangled", (A, X, Y), loops(headers[:place], nest))
 
 
-@examples(35, nightly=100)
+@examples(21, nightly=100)
 @given(tangled(), st.integers(0, 9))
 def test_tangled_loops_keep_every_bit(function: Function, seed: int) -> None:
     assert_kept(function, seed)
@@ -267,7 +267,7 @@ def test_bounds_of_one_loop_say_nothing_of_another() -> None:
     assert_kept(Function("twins", (A, X, Y), loops([("v", 8, VECTORIZED)], Seq(tuple(parts)))))
 
 
-@examples(12, nightly=30)
+@examples(8, nightly=30)
 @given(tangled())
 def test_nothing_is_left_to_vectorize_or_to_simplify(function: Function) -> None:
     after = run_passes(CPU_PASSES, function, AVX)

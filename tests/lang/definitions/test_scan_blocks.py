@@ -44,7 +44,7 @@ def define(
     return ac.ComputeDAG([tensor for tensor in (x, g, first) if tensor.name in reads] + [y])
 
 
-@examples(10, nightly=150)
+@examples(6, nightly=150)
 @given(
     rows=st.integers(1, 3), steps=st.integers(64, 200), step=st.sampled_from(sorted(STEPS)),
     reverse=st.booleans(), exclusive=st.booleans(),

@@ -89,7 +89,7 @@ def test_every_math_function_has_a_derivative() -> None:
     assert set(MATH_FUNCTIONS) == set(FUNCTIONS)
 
 
-@examples(25, nightly=2000)
+@examples(15, nightly=2000)
 @given(dags(dtypes=("float64",)), st.integers(0, 1 << 30))
 def test_random_computations(dag: ComputeDAG, seed: int) -> None:
     outputs = [buffer for buffer in dag.outputs if buffer.dtype.is_float]

@@ -79,7 +79,7 @@ def _reads(draw: Draw) -> tuple[Tensor, list[Tensor]]:
     return loss, [data, factor]
 
 
-@examples(40, nightly=3000)
+@examples(24, nightly=3000)
 @given(_reads(), st.integers(0, 1 << 30))
 def test_random_reads(case: tuple[Tensor, list[Tensor]], seed: int) -> None:
     loss, inputs = case

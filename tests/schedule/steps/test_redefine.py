@@ -108,7 +108,7 @@ def redefinitions(most: int) -> st.SearchStrategy[Schedule]:
     return st.one_of(*(schedules(dags, most=most, start=start) for start in starts))
 
 
-@examples(6, nightly=60, options=_OPTIONS)
+@examples(4, nightly=60, options=_OPTIONS)
 @given(redefinitions(8))
 def test_any_schedule_of_it_keeps_the_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)

@@ -110,7 +110,7 @@ def programs(draw: st.DrawFn) -> Schedule:
 
 
 @given(programs(), st.integers(0, 1000))
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 def test_it_keeps_the_numbers(state: Schedule, seed: int) -> None:
     inputs = [values(b, np.random.default_rng(seed)) for b in state.dag.inputs]
     (expected,) = evaluate(state.dag, inputs)

@@ -56,7 +56,7 @@ def sketches_named(name: str) -> tuple[Sketch, ...]:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@examples(20, nightly=60)
+@examples(12, nightly=60)
 def test_every_row_is_a_program_with_the_right_result(name: str, seed: int) -> None:
     source = rng(seed)
     sketches = sketches_named(name)

@@ -60,7 +60,7 @@ def require_legal(name: str, group: Offspring) -> None:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@examples(8, nightly=25)
+@examples(5, nightly=25)
 def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = len(space_of(name).sketches)
@@ -70,7 +70,7 @@ def test_children_of_any_two_sketches_are_right(name: str, seed: int) -> None:
 
 
 @given(st.sampled_from(sorted(DAGS)), st.integers(0, 2**32 - 1))
-@examples(8, nightly=25)
+@examples(5, nightly=25)
 def test_programs_are_right_in_another_sketch(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, other = (int(n) for n in rng.integers(len(space_of(name).sketches), size=2))

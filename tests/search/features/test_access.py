@@ -60,7 +60,7 @@ def check_counts(state: Schedule, *, clipped: bool = False) -> None:
                 assert access.elements[place, 0] == expected, (name, buffer, number)
 
 
-@examples(8, nightly=25)
+@examples(5, nightly=25)
 @given(i=lengths(8, 4), j=lengths(12, 4), k=lengths(6, 2))
 def test_matmul_tiles_touch_what_counting_says(
     i: tuple[int, ...], j: tuple[int, ...], k: tuple[int, ...]
@@ -69,7 +69,7 @@ def test_matmul_tiles_touch_what_counting_says(
     check_counts(replay(matmul(8, 12, 6), tiled_matmul(), tiles))
 
 
-@examples(7, nightly=20)
+@examples(5, nightly=20)
 @given(j=lengths(12, 3), k=lengths(6, 2), i=lengths(4, 2))
 def test_panels_are_touched_as_counting_says(
     j: tuple[int, ...], k: tuple[int, ...], i: tuple[int, ...]
@@ -83,7 +83,7 @@ def test_panels_are_touched_as_counting_says(
     check_counts(state.reorder("B.local", [f"{columns}.0", rows, f"{columns}.1"]))
 
 
-@examples(5, nightly=12)
+@examples(4, nightly=12)
 @given(
     stride=st.sampled_from([1, 2]), rows=lengths(4, 2), columns=lengths(4, 2), at=st.integers(0, 3)
 )
@@ -156,7 +156,7 @@ def test_quotients_and_remainders_are_bounded() -> None:
     assert found["A"].elements[1, 0] <= 16
 
 
-@examples(15, nightly=40)
+@examples(9, nightly=40)
 @given(
     i=st.sampled_from([2, 3, 4, 6]),
     j=st.sampled_from([2, 4, 5, 8]),

@@ -39,7 +39,7 @@ def kept(path: Path) -> list[tuple[object, ...]]:
     return found
 
 
-@examples(6, nightly=15)
+@examples(4, nightly=15)
 @given(CHANGES.filter(bool), CHANGES)
 def test_totals_are_what_counting_gives(first: list[Change], second: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -81,7 +81,7 @@ def products(draw: st.DrawFn) -> ac.ComputeDAG:
 
 
 @given(products(), st.sampled_from([ZEN3, SPR, ARM]), st.integers(0, 1000))
-@examples(10, nightly=300)
+@examples(6, nightly=300)
 def test_any_tensorized_program_computes_the_product(
     dag: ac.ComputeDAG, target: str, seed: int
 ) -> None:
@@ -102,7 +102,7 @@ def test_any_tensorized_program_computes_the_product(
 
 
 @given(products(), st.sampled_from(["native", ZEN3, SPR]))
-@examples(8, nightly=150)
+@examples(5, nightly=150)
 def test_the_untuned_program_computes_the_product(dag: ac.ComputeDAG, target: str) -> None:
     inputs = draw_inputs(dag, 1)
     (expected,) = evaluate(dag, inputs)

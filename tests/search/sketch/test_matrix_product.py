@@ -133,7 +133,7 @@ def products(draw: st.DrawFn, most: int, groups: tuple[int, ...] = GROUPS) -> ac
 
 
 @given(products(70), st.integers(0, 1000), st.booleans())
-@examples(6, nightly=300)
+@examples(4, nightly=300)
 def test_any_program_computes_the_product(
     dag: ac.ComputeDAG,
     seed: int,

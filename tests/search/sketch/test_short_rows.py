@@ -163,7 +163,7 @@ def programs(draw: st.DrawFn) -> Schedule:
     return replay(dag, steps(whole, genes[0]))
 
 
-@examples(12, nightly=120)
+@examples(8, nightly=120)
 @given(programs())
 def test_random_programs_with_short_rows_keep_their_meaning(state: Schedule) -> None:
     keeps_the_meaning(state)

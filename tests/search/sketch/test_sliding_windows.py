@@ -164,7 +164,7 @@ def test_sums_in_strips_stay_in_registers() -> None:
         keeps_the_meaning(replay(sketch.dag, steps(sketch, genes)))
 
 
-@examples(5, nightly=100)
+@examples(4, nightly=100)
 @given(pipelines(), st.integers(0, 1 << 16))
 def test_random_strips_are_right(dag: ComputeDAG, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -104,7 +104,7 @@ def test_other_sums_are_refused() -> None:
         Redefine("C", "widened").apply(schedule(dag))
 
 
-@examples(6, nightly=200)
+@examples(4, nightly=200)
 @given(
     st.tuples(st.integers(1, 20), st.integers(1, 20), st.integers(1, 12)),
     st.sampled_from([("float16", "float16"), ("bfloat16", "float16"), ("bfloat16", "float32")]),

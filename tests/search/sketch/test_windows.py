@@ -267,7 +267,7 @@ def _sum(source: Tensor, i: Scalar, j: Scalar, shifts: Sequence[tuple[int, int]]
     return sum(terms[1:], terms[0]) * 0.5
 
 
-@examples(5, nightly=100)
+@examples(4, nightly=100)
 @given(pipelines(), st.integers(0, 1 << 16))
 def test_pipelines_are_right_in_each_place(dag: ComputeDAG, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -109,7 +109,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 SINGLES = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
-@examples(50, nightly=150)
+@examples(30, nightly=150)
 @given(SINGLES, SINGLES)
 @example(-0.0, -3.0)
 @example(-8.0, 1 / 3)
@@ -123,7 +123,7 @@ def test_float32_power_of_any_pair(x: float, y: float) -> None:
         assert (errors32(found, wanted) <= STATED["pow", "float32"]).all()
 
 
-@examples(50, nightly=150)
+@examples(30, nightly=150)
 @given(FLOATS, st.floats(-1.2, 1.2))
 @example(1 + 2.0**-52, 1.0)
 def test_float64_power_of_any_pair(x: float, share: float) -> None:

@@ -97,7 +97,7 @@ def meet(old: Access, new: Access) -> bool:
     return False
 
 
-@examples(100, nightly=300)
+@examples(60, nightly=300)
 @given(accesses, st.one_of(st.none(), accesses))
 @example(replace(DIGITS, rows=5), DIGITS)  # of the shorter loop alone no two threads meet
 def test_no_meeting_is_missed(old: Access, new: Access | None) -> None:
@@ -107,7 +107,7 @@ def test_no_meeting_is_missed(old: Access, new: Access | None) -> None:
     assert said == meet(old, other)
 
 
-@examples(100, nightly=300)
+@examples(60, nightly=300)
 @given(accesses.filter(lambda access: access.guard[:2] == (0, 0)))
 def test_an_element_that_several_store_is_found(access: Access) -> None:
     first = {"i": 0, "j": 0, "k": 0}
