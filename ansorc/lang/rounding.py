@@ -177,8 +177,8 @@ class _OpRounding:
                 else:  # a sum, or a reducer, as in _add
                     np.add.at(most, terms.rows, magnitudes.sum(axis=inner))
                     np.add.at(mine, terms.rows, errors.sum(axis=inner))
-        both = ([ragged.result(each).copy() for each in part] for part in (moved, larger))
-        return self._finish(*both, int(counts.max()))
+        bounds, sizes = ([ragged.result(x).copy() for x in part] for part in (moved, larger))
+        return self._finish(bounds, sizes, int(counts.max()))
 
     def _run_scan(self) -> dict[str, Array]:
         """Return a bound for each result of a scan, whether it is computed in blocks or not."""

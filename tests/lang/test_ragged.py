@@ -176,7 +176,7 @@ def test_places_in_ranges(find: str, pointers: list[int]) -> None:
         taken = data[part]
         empty = -np.inf if find == "argmax" else np.inf
         reduce = np.max if find == "argmax" else np.min
-        values.append(reduce(taken) if taken.size else empty)
+        values.append(float(reduce(taken)) if taken.size else empty)
         places.append(part.start + getattr(np, find)(taken) if taken.size else 2**63 - 1)
     for name, (value, place) in everywhere(dag, [np.array(pointers), data]):
         np.testing.assert_array_equal(value, values, err_msg=name)
