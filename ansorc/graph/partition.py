@@ -88,8 +88,31 @@ class _Partitioning:
             for follower in path:
                 self._add(follower, group)
             node = path[-1]
-        if (last := self._permutation_behind(node)) is not None:
+        if self._is_left_to_reader(node, group):
+            self._members[group].pop()
+            del self._group[node.name]
+        elif (last := self._permutation_behind(node)) is not None:
             self._add(last, group)
+
+    def _is_left_to_reader(self, last: GraphNode, group: int) -> bool:
+        """Return whether the last node of a group only widens what another product's kernel reads.
+
+        That kernel reads fewer bytes if it widens them itself.
+        """
+        types, readers = self._graph.types, self._graph.readers[last.name]
+        if len(self._members[group]) < 2 or len(readers) != 1 or last.name in self._graph.outputs:
+            return False
+        (reader,) = readers
+        before = types[last.inputs[0]] if last.inputs else types[last.name]
+        is_widened = before.bytes < types[last.name].bytes
+        return is_widened and self._is_epilogue(reader, types[last.name].shape)
+
+    def _is_epilogue(self, node: GraphNode, shape: tuple[int, ...]) -> bool:
+        """Return whether a node is in a product's kernel, and works on elements in `shape`."""
+        group, kind = self._group.get(node.name), self._kind(node)
+        is_there = group is not None and self._is_product[group]
+        is_alike = self._graph.types[node.name].shape == shape
+        return is_there and kind == NodeKind.ELEMENTWISE and is_alike
 
     def _permutation_behind(self, node: GraphNode) -> GraphNode | None:
         """Return the transposition that alone reads the last result; None if there is none.
@@ -151,8 +174,17 @@ class _Partitioning:
             for group in groups[1:]:
                 self._members[group].append(node)
             self._copied[node.name] = groups
-        elif kind != NodeKind.REDUCTION and len(groups) == 1 and not self._is_product[groups[0]]:
-            self._add(node, groups[0])
+        elif kind != NodeKind.REDUCTION and len(groups) == 1:
+            (group,) = groups
+            if not self._is_product[group] or self._is_read_by_epilogue(node):
+                self._add(node, group)
+
+    def _is_read_by_epilogue(self, node: GraphNode) -> bool:
+        """Return whether only what follows a product reads a node: its kernel may compute it."""
+        if self._kind(node) != NodeKind.ELEMENTWISE or len(node.outputs) != 1:
+            return False
+        shape = self._graph.types[node.name].shape
+        return all(self._is_epilogue(r, shape) for r in self._graph.readers[node.name])
 
     def _groups_of(self, node: GraphNode) -> Sequence[int]:
         """Return the groups that compute a node."""

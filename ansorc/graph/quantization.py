@@ -261,8 +261,8 @@ class _Quantizing:
 
     def _bias(self, node: GraphNode) -> str:
         """Add the bias of a product as int32, and return it dequantised; "" for what is none."""
-        bias, scale = self._graph.constants[node.inputs[1]], self._scales[node.inputs[0]]
-        if bias.shape != scale.shape:
+        bias, scale = self._graph.constants.get(node.inputs[1]), self._scales[node.inputs[0]]
+        if bias is None or bias.shape != scale.shape:
             return ""
         integers = np.rint(bias.astype(np.float64) / scale)
         limits = np.iinfo(np.int32)

@@ -54,6 +54,29 @@ def test_elementwise_nodes_join_the_reduction_behind_them() -> None:
     assert titles(b.graph([y])) == ["multiply + softmax"]
 
 
+def test_what_follows_a_product_computes_what_only_it_reads() -> None:
+    """Each element of it is read once; what the product itself reads is not computed there."""
+    b = GraphBuilder()
+    x, r = (b.input(name, TensorType(FLOAT32, (64, 64))) for name in "xr")
+    w = b.constant(np.ones((64, 64), np.float32))
+    wide, factor = b.add("exp", [r]), b.add("tanh", [x])
+    z = b.add("add", [b.add("matmul", [factor, w]), wide])
+    assert titles(b.graph([z])) == ["tanh", "exp + matmul + add"]
+    y = b.add("multiply", [z, wide])
+    assert titles(b.graph([b.add("copy", [z]), y]))[:2] == ["exp", "tanh"]
+
+
+def test_numbers_become_wide_in_the_kernel_that_adds_them() -> None:
+    b = GraphBuilder()
+    x = b.input("x", TensorType(FLOAT32, (64, 64)))
+    w, one = b.constant(np.ones((64, 64), np.float32)), b.constant(np.float32(1))
+    sums = [b.add("quantize", [b.add("matmul", [x, w]), one]) for _ in range(2)]
+    z = b.add("add", [b.add("dequantize", [each, one]) for each in sums])
+    assert titles(b.graph([z])) == [
+        "matmul + quantize", "matmul + quantize + dequantize + dequantize + add",
+    ]  # fmt: skip
+
+
 def test_a_movement_of_elements_is_done_by_each_reader() -> None:
     graph = optimize_graph(NETWORKS["attention"]())
     assert "transpose + transpose + matmul + multiply + add" in titles(graph)

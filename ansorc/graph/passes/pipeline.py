@@ -15,6 +15,7 @@ from ansorc.graph.passes.fold_affine import fold_affine
 from ansorc.graph.passes.fold_constants import fold_constants
 from ansorc.graph.passes.move_views import cancel_views, sink_transposes
 from ansorc.graph.passes.multiply_integers import multiply_integers
+from ansorc.graph.passes.sink_reshapes import sink_reshapes
 from ansorc.graph.passes.sink_scales import sink_scales
 from ansorc.graph.verify import report_of, verify_rewrite
 from ansorc.ir.dump import DumpFolder
@@ -33,6 +34,7 @@ NETWORK_PASSES: Sequence[NamedPass] = (
     ("sink_scales", sink_scales),
     ("channels_last", channels_last),
     ("sink_transposes", sink_transposes),
+    ("sink_reshapes", sink_reshapes),
     ("cancel_views", cancel_views),
     ("fold_constants", fold_constants),
     ("merge_equal_nodes", merge_equal_nodes),

@@ -190,8 +190,10 @@ def test_scales_along_another_axis_are_those_of_no_product() -> None:
 def test_an_instruction_computes_them_where_there_is_one() -> None:
     data, weight = integers(np.uint8, 1, 8, 6, 6), integers(np.int8, 32, 8, 3, 3)
     graph, _ = run_node(*node_model("ConvInteger", [data, weight], known=(1,)))
-    for cpu, is_there in (("znver4", True), ("znver2", False)):
-        network = Network.of(graph, f"x86_64-linux-gnu -mcpu={cpu} -cores=2")
+    x86, arm = "x86_64-linux-gnu -mcpu=", "aarch64-linux-gnu -mcpu="
+    targets = {f"{x86}znver4": True, f"{x86}znver2": True, f"{arm}cortex-a72": False}
+    for target, is_there in targets.items():
+        network = Network.of(graph, f"{target} -cores=2")
         steps = [s for t in network.tasks.values() for s in default_steps(t.dag, t.target)]
         assert any(isinstance(step, Tensorize) for step in steps) is is_there
 
