@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ansorc.errors import GraphError
+from ansorc.graph.torch.autocast import factors_rounded
 from ansorc.graph.torch.decompositions import decompositions
 from ansorc.graph.torch.effects import is_assertion, require_no_draw, require_no_effect
 from ansorc.graph.torch.model import (
@@ -55,7 +56,8 @@ def load_torch(
                 for node in _calls(part):
                     require_no_draw(torch, node)
             require_plain_writes(torch, exported)
-            exported = cast("Any", exported).run_decompositions(decompositions())
+            with factors_rounded(torch, exported):
+                exported = cast("Any", exported).run_decompositions(decompositions())
             for node in _calls(exported):
                 require_no_effect(torch, node)
     except GraphError:
