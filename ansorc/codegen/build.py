@@ -17,6 +17,9 @@ from ansorc.codegen.package.signature import (
     without_plain_packings,
 )
 from ansorc.codegen.program.compiled import Compiled, CompiledProgram
+from ansorc.codegen.size_branches import SizeBranches
+from ansorc.errors import BuildError
+from ansorc.ir.dim import Dim
 from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing
 from ansorc.ir.passes.fill_memory import VARIABLE as FILL_VARIABLE
@@ -75,7 +78,7 @@ def prepare(
 
 
 def compile_function(
-    function: Function,
+    function: Function | SizeBranches,
     target: Target,
     *,
     flops: float | None = None,
@@ -84,8 +87,7 @@ def compile_function(
     is_part: bool = False,
     dump: DumpFolder | None = None,
 ) -> Compiled:
-    """Compile `function`, a kernel whose constants are packed as `packings` say.
-
+    """Compile `function`, one kernel, whose constants are packed as `packings` say.
     The code has functions that pack them, too, unless it `is_part` of a network. With a `cache` it
     is for measuring here: it has none, and no test of the processor if this one will do. All
     stages are written to `dump`. Raise
@@ -95,12 +97,14 @@ def compile_function(
     compiled = network_backend_of(target).compile_part if is_part else (cache or backend).compile
     can = backend.capabilities(target)
     begin = clock()
-    prepared = prepare(function, target, dump=dump)
+    prepared = _prepare_all(function, target, dump)
     is_filled = bool(os.environ.get(FILL_VARIABLE))
     if is_filled:  # before its size is known: what is filled shares no memory
         prepared = fill_memory(prepared, has_threads=target.is_gpu)
     size = backend.workspace_bytes(prepared)
-    signature = signature_of(prepared, size, flops, packings, has_threads=can.threads)
+    signature = signature_of(
+        prepared, size, flops, packings, has_threads=can.threads, declared=function.params
+    )
     packers: list[Function] = []
     if not is_part and cache is None:
         if not can.packs_constants:
@@ -120,5 +124,29 @@ def compile_function(
         emitted = clock()
     code = compiled(source, target)
     built = Compiled(code, signature, passed - begin, emitted - passed, clock() - emitted)
-    _LOG.debug("%s: %s", function.name, built)
+    _LOG.debug("%s: %s", prepared.name, built)
     return built
+
+
+def require_sizes_allowed(dims: Sequence[Dim], target: Target) -> None:
+    """Raise BuildError for sizes that the caller of a GPU kernel would give."""
+    if dims and target.is_gpu:
+        raise BuildError(
+            "sizes that the caller gives are for CPUs: fix "
+            f"{', '.join(map(str, dims))} to build for '{target.text}'"
+        )
+
+
+def _prepare_all(
+    function: Function | SizeBranches, target: Target, dump: DumpFolder | None
+) -> Function:
+    """Return what is compiled as one function, after the passes.
+
+    Raise BuildError for sizes that the caller of a GPU kernel would give.
+    """
+    require_sizes_allowed(function.dims, target)
+    if isinstance(function, Function):
+        return prepare(function, target, dump=dump)
+    folders = [dump and dump.folder(f"sizes{number}") for number in range(len(function.functions))]
+    pairs = zip(function.functions, folders, strict=True)
+    return function.join([prepare(each, target, dump=folder) for each, folder in pairs])

@@ -36,7 +36,14 @@ from ansorc.search.live_line import NotebookLine
 from ansorc.search.machines import OtherMachines
 from ansorc.search.measure import MeasuredCall
 from ansorc.search.options import ObjectiveName, SchedulerName, Scheduling
-from ansorc.search.programs import ProgramChoice, choose_program, compile_operator, compile_program
+from ansorc.search.programs import (
+    ProgramChoice,
+    choose_program,
+    compile_operator,
+    compile_program,
+    compile_sized,
+    sized_programs,
+)
 from ansorc.search.record import parse_record_uri
 from ansorc.search.task import Task
 from ansorc.search.tune import tune as tune_operators
@@ -129,6 +136,8 @@ def build(
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program.dag if isinstance(program, Task) else program
     task = Task(dag, default_target if target is None else target, name or title)
+    if dag.dims:
+        return compile_sized(task, sized_programs(task, choice), check_indices=check_indices)
     return compile_program(task, choose_program(task, choice))
 
 

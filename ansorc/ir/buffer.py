@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from math import prod
 
+from ansorc.ir.dim import Size, SizeLike, least_of
 from ansorc.ir.dtype import DType
 
 
@@ -19,6 +21,13 @@ class Scope(Enum):
     """One thread's registers: once vectorised and unrolled, every index is a constant."""
     SHARED = "shared"
     """On-chip memory of one GPU thread block."""
+
+
+def extents_of(shape: tuple[int, ...], sizes: tuple[Size | None, ...]) -> tuple[SizeLike, ...]:
+    """Return the extents: the sizes where there are some, else the numbers of `shape`."""
+    if not sizes:
+        return shape
+    return tuple(n if size is None else size for n, size in zip(shape, sizes, strict=True))
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,19 @@ class Buffer:
     is_complex: bool = field(default=False, repr=False)
     """Whether each two neighbours along the last dimension are the real and the imaginary part of a
     number of the caller's. The language sees to their arithmetic."""
+    sizes: tuple[Size | None, ...] = field(default=(), repr=False)
+    """The extents that the caller gives, None for the others; `shape` holds the most that they may
+    be. Empty if all extents are known. Lowered programs have them in the first place alone."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether an extent follows from dimensions."""
+        return bool(self.sizes)
+
+    @property
+    def extents(self) -> tuple[SizeLike, ...]:
+        """The extents: numbers, and sizes that follow from dimensions."""
+        return extents_of(self.shape, self.sizes)
 
     @property
     def elements(self) -> int:
@@ -51,6 +73,11 @@ class Buffer:
         for extent in self.shape:
             count *= extent
         return count
+
+    @property
+    def least_elements(self) -> int:
+        """The least number of elements that it may have; `elements` is the most."""
+        return prod(map(least_of, self.extents)) if self.sizes else self.elements
 
     @property
     def bytes(self) -> int:

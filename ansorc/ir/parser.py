@@ -5,13 +5,14 @@ The grammar is in docs/language.md. Names and counts are checked here, dtypes by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dim import MARK, Dim, Size, parse_size
 from ansorc.ir.dtype import SCALARS
-from ansorc.ir.expr import Expr, Var
+from ansorc.ir.expr import Expr, Var, const
 from ansorc.ir.lexer import TokenKind, Tokens
 from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.parse_expr import ExprParser
@@ -38,6 +39,8 @@ _WORDS = (
     "if", "alloc", "seq", "pass", "barrier", "prefetch", "async", "await", "stream", "check",
 )  # fmt: skip
 _SCOPES = {scope.value: scope for scope in Scope}
+_ENDS = (":", "dynamic")
+"""What may follow the extent of a parallel loop."""
 
 
 def parse(text: str) -> Function:
@@ -66,15 +69,21 @@ class _Parser:
     """Reads statements where `buffers` and `variables` are in scope."""
 
     def __init__(
-        self, tokens: Tokens, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]
+        self,
+        tokens: Tokens,
+        buffers: Mapping[str, Buffer],
+        variables: Mapping[str, Var],
+        dims: Mapping[str, Dim] | None = None,
     ) -> None:
         self._tokens, self._buffers, self._variables = tokens, buffers, variables
         self._exprs = ExprParser(tokens, buffers, variables)
+        self._dims: Mapping[str, Dim] = dims or {}
 
     def function(self) -> Function:
         """Read a whole text."""
         self._tokens.require("kernel")
         name = self._name()
+        self._dims = self._read_dims()
         self._tokens.require("(")
         params: list[Buffer] = []
         while not self._tokens.accept(")"):
@@ -84,10 +93,35 @@ class _Parser:
         is_limited = self._tokens.accept("threads")
         threads = int(self._tokens.expect(TokenKind.INT).text) if is_limited else 0
         is_checked = not self._tokens.accept("unchecked")
-        inner = _Parser(self._tokens, {buffer.name: buffer for buffer in params}, {})
-        body = inner._block()
+        body = self._with_buffers(params)._block()
         self._tokens.expect(TokenKind.END)
-        return Function(name, tuple(params), body, threads, is_checked)
+        dims = tuple(self._dims.values())
+        return Function(name, tuple(params), body, threads, is_checked, dims)
+
+    def _with_buffers(self, buffers: Sequence[Buffer]) -> _Parser:
+        """Return a reader of statements where `buffers` are in scope, too."""
+        known = {**self._buffers, **{buffer.name: buffer for buffer in buffers}}
+        return _Parser(self._tokens, known, self._variables, self._dims)
+
+    def _with_variable(self, var: Var) -> _Parser:
+        """Return a reader of statements where a loop variable is in scope, too."""
+        known = {**self._variables, var.name: var}
+        return _Parser(self._tokens, self._buffers, known, self._dims)
+
+    def _read_dims(self) -> dict[str, Dim]:
+        """Read the dimensions that the caller gives."""
+        dims: dict[str, Dim] = {}
+        while self._tokens.accept("," if dims else "["):
+            name = self._name()
+            self._tokens.require(":")
+            low = int(self._tokens.expect(TokenKind.INT).text)
+            self._tokens.require("..")
+            high = int(self._tokens.expect(TokenKind.INT).text)
+            by = self._tokens.expect(TokenKind.INT).text if self._tokens.accept("by") else "1"
+            dims[name] = Dim(name, low, high, int(by))
+        if dims:
+            self._tokens.require("]")
+        return dims
 
     def _block(self) -> Stmt:
         return _join(self._lines_of_block())
@@ -173,12 +207,27 @@ class _Parser:
         if start.text != "0":
             raise self._tokens.error("loops start at 0", start)
         self._tokens.require("..")
+        is_known = self._tokens.next.kind is TokenKind.INT and self._tokens.after_next.text in _ENDS
+        if kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED) and not is_known:
+            return self._sized_loop(kind, var)
         extent = int(self._tokens.expect(TokenKind.INT).text)
         chunk = self._chunk() if kind is LoopKind.PARALLEL else 0
         is_ahead = kind is LoopKind.SERIAL and self._tokens.accept("stages")
         stages = int(self._tokens.expect(TokenKind.INT).text) if is_ahead else 0
-        inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
-        return For(var, extent, kind, inner._block(), thread, chunk, stages)
+        body = self._with_variable(var)._block()
+        if kind is LoopKind.SIZE:
+            low = self._dims[var.name.removeprefix(MARK)].bounds[0]
+            return For(var, extent, kind, body, begin=const(low), end=const(extent))
+        return For(var, extent, kind, body, thread, chunk, stages)
+
+    def _sized_loop(self, kind: LoopKind, var: Var) -> Stmt:
+        """Read the end and the body of a loop of a size that the caller gives."""
+        end = self._exprs.expr()
+        self._tokens.require("of")
+        extent = int(self._tokens.expect(TokenKind.INT).text)
+        chunk = self._chunk()
+        body = self._with_variable(var)._block()
+        return For(var, extent, kind, body, chunk=chunk, begin=const(0), end=end)
 
     def _ragged(self, var: Var) -> Stmt:
         """Read the range and the body of a loop whose range is data."""
@@ -187,8 +236,8 @@ class _Parser:
         end = self._exprs.expr()
         self._tokens.require("of")
         extent = int(self._tokens.expect(TokenKind.INT).text)
-        inner = _Parser(self._tokens, self._buffers, {**self._variables, var.name: var})
-        return For(var, extent, LoopKind.RAGGED, inner._block(), begin=begin, end=end)
+        body = self._with_variable(var)._block()
+        return For(var, extent, LoopKind.RAGGED, body, begin=begin, end=end)
 
     def _chunk(self) -> int:
         if not self._tokens.accept("dynamic"):
@@ -209,7 +258,7 @@ class _Parser:
 
     def _allocate(self) -> Stmt:
         buffer = self._buffer()
-        inner = _Parser(self._tokens, {**self._buffers, buffer.name: buffer}, self._variables)
+        inner = self._with_buffers([buffer])
         if self._tokens.next.text == ":":
             return Allocate(buffer, inner._block())
         self._tokens.expect(TokenKind.NEWLINE)
@@ -221,11 +270,14 @@ class _Parser:
         dtype = self._word(SCALARS)
         self._tokens.require("[")
         shape: list[int] = []
+        sizes: list[Size | None] = []
         while not self._tokens.accept("]"):
+            sizes.append(self._size())
             shape.append(int(self._tokens.expect(TokenKind.INT).text))
             if self._tokens.next.text != "]":
                 self._tokens.require(",")
-        buffer = Buffer(name, tuple(shape), dtype)
+        is_dynamic = any(size is not None for size in sizes)
+        buffer = Buffer(name, tuple(shape), dtype, sizes=tuple(sizes) if is_dynamic else ())
         if self._tokens.next.text in _SCOPES:
             buffer = replace(buffer, scope=self._word(_SCOPES))
         if self._tokens.accept("in"):
@@ -238,6 +290,21 @@ class _Parser:
             buffer = replace(buffer, is_complex=True)
         buffer = replace(buffer, constant=self._tokens.accept("constant"))
         return replace(buffer, is_updated=self._tokens.accept("updated"))
+
+    def _size(self) -> Size | None:
+        """Read the size in front of an extent that the caller gives; None if there is none."""
+        token = self._tokens.next
+        if token.kind is TokenKind.INT and self._tokens.after_next.text in ("]", ","):
+            return None
+        words: list[str] = []
+        while not self._tokens.accept("of"):
+            words.append(self._tokens.take().text)
+            if self._tokens.next.kind is TokenKind.NEWLINE:
+                raise self._tokens.error("expected an extent, or 'SIZE of EXTENT'", token)
+        size = parse_size(" ".join(words), self._dims)
+        if isinstance(size, int):
+            raise self._tokens.error("expected a size that depends on a dimension", token)
+        return size
 
     def _name(self) -> str:
         return self._tokens.expect(TokenKind.NAME).text

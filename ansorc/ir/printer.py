@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never, cast
 
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dim import Size
 from ansorc.ir.dtype import FLOAT32, INT64, DType
 from ansorc.ir.expr import (
     Binary,
@@ -99,7 +100,7 @@ def expr_text(expr: Expr) -> str:
 
 def buffer_text(buffer: Buffer) -> str:
     """Return the declaration of `buffer`: `A: float32[4, 8] shared constant`."""
-    shape = ", ".join(str(extent) for extent in buffer.shape)
+    shape = ", ".join(map(extent_text, buffer.shape, buffer.sizes or (None,) * len(buffer.shape)))
     scope = "" if buffer.scope is Scope.GLOBAL else f" {buffer.scope.value}"
     values = "" if buffer.promised is None else " in {}..{}".format(*buffer.promised)
     values += " sorted" * buffer.is_sorted + " complex" * buffer.is_complex
@@ -107,14 +108,24 @@ def buffer_text(buffer: Buffer) -> str:
     return f"{buffer.name}: {buffer.dtype}[{shape}]{scope}{values}"
 
 
+def extent_text(extent: int, size: Size | None) -> str:
+    """Return an extent; with one that the caller gives, the most that it may be."""
+    return str(extent) if size is None else f"{size} of {extent}"
+
+
 def _header(function: Function) -> list[str]:
     params = [buffer_text(buffer) for buffer in function.params]
     limit = f" threads {function.threads}" if function.threads else ""
     limit += "" if function.checks_indices else " unchecked"
-    line = f"kernel {function.name}({', '.join(params)}){limit}:"
+    dims = f"[{', '.join(map(str, function.dims))}]" if function.dims else ""
+    line = f"kernel {function.name}{dims}({', '.join(params)}){limit}:"
     if len(line) <= _WIDTH:
         return [line]
-    return [f"kernel {function.name}(", *(f"{INDENT}{param}," for param in params), f"){limit}:"]
+    return [
+        f"kernel {function.name}{dims}(",
+        *(f"{INDENT}{param}," for param in params),
+        f"){limit}:",
+    ]
 
 
 def _block(stmt: Stmt) -> list[str]:
@@ -187,6 +198,9 @@ def _loop_head(loop: For) -> str:
         return f"ragged {loop.var.name} in {begin} .. {end} of {loop.extent}:"
     bound = f" {loop.thread}" if loop.kind is LoopKind.BOUND else ""
     sharing = f" dynamic {loop.chunk}" if loop.chunk else ""
+    if loop.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED) and loop.bounds:
+        end = f"{expr_text(loop.bounds[1])} of {loop.extent}"
+        return f"{loop.kind.value} {loop.var.name} in 0 .. {end}{sharing}:"
     ahead = f" stages {loop.stages}" if loop.stages else ""
     return f"{loop.kind.value}{bound} {loop.var.name} in 0..{loop.extent}{sharing}{ahead}:"
 

@@ -14,7 +14,8 @@ from typing import TypeAlias, assert_never, cast
 
 from ansorc.ir import notebook
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Var
+from ansorc.ir.dim import Dim
+from ansorc.ir.expr import Const, Expr, Var
 from ansorc.ir.fault import FaultKind, FaultSite
 from ansorc.ir.node import Node, node
 from ansorc.ir.own_function import OwnFunction
@@ -36,7 +37,10 @@ class LoopKind(Enum):
     BOUND = "bound"
     """One for each GPU thread or block of `For.thread`."""
     RAGGED = "ragged"
-    """One after the other, for a range that is data: `For.begin` to `For.end`, perhaps empty."""
+    """One after the other, for a range that is not known before: `For.begin` to `For.end`, perhaps
+    empty."""
+    SIZE = "size"
+    """Once, for what the call gives for a dimension of the function."""
 
 
 THREADS = (
@@ -63,12 +67,19 @@ class For(Node):
     result. Only a serial loop has it; `pipeline_shared_copies` implements it."""
     begin: Expr | None = None
     end: Expr | None = None
-    """Of a RAGGED loop: it runs for begin … end - 1, all of them in 0 … extent - 1."""
+    """Of a RAGGED loop, and of a PARALLEL one of a size that the caller gives: it runs for begin …
+    end - 1, all of them in 0 … extent - 1. A parallel one begins at 0."""
 
     @property
     def bounds(self) -> tuple[Expr, ...]:
-        """The begin and the end of a RAGGED loop; nothing for any other."""
+        """The begin and the end of a RAGGED or PARALLEL loop that has them, else nothing."""
         return () if self.begin is None or self.end is None else (self.begin, self.end)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest value of the variable."""
+        first = self.begin if self.kind is LoopKind.SIZE else None
+        return int(first.value) if isinstance(first, Const) else 0, self.extent - 1
 
 
 @node
@@ -251,6 +262,8 @@ class Function(Node):
     """The most threads that work on a call; 0: as many as the caller allows."""
     checks_indices: bool = True
     """Whether indices that come from data are checked (`insert_checks`)."""
+    dims: tuple[Dim, ...] = ()
+    """The dimensions that the call gives. The body is inside of a SIZE loop for each, in order."""
 
     def _repr_html_(self) -> str:
         """Return the text as HTML; hovering over a line shows the loops around it."""

@@ -18,6 +18,7 @@ from typing import assert_never
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dim import dims_of
 from ansorc.ir.dtype import BOOL, INT64
 from ansorc.ir.expr import Const, Exchange, Load, Ramp, Shuffle, Transpose, const
 from ansorc.ir.lexer import NAME, RESERVED
@@ -38,6 +39,7 @@ from ansorc.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules, is_count
@@ -73,6 +75,8 @@ class Verifier:
                 if buffer.scope is not Scope.GLOBAL:
                     raise IRError(f"parameter {buffer_text(buffer)} is not in global memory")
                 context = context.with_buffer(buffer)
+            if function.dims:
+                _check_dims(function)
             _check(function.body, context)
         except IRError as error:
             raise IRError(f"kernel '{function.name}' is not legal: {error}") from None
@@ -208,12 +212,33 @@ def _check_chunk(loop: For) -> None:
 
 def _check_bounds(loop: For, context: _VerifyContext) -> None:
     name = loop.var.name
-    if (loop.kind is LoopKind.RAGGED) != (len(loop.bounds) == 2):
+    has_both = len(loop.bounds) == 2
+    if loop.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED):
+        if has_both and loop.begin != const(0):
+            raise IRError(f"the loop over '{name}' begins at {expr_text(loop.bounds[0])}")
+    elif (loop.kind in (LoopKind.RAGGED, LoopKind.SIZE)) != has_both:
         raise IRError(f"the loop over '{name}' has a begin and an end exactly if it is ragged")
     for bound in loop.bounds:
         dtype = context.rules.dtype(bound)
         if dtype != INT64:
             raise IRError(f"the loop over '{name}' goes to {expr_text(bound)}, {dtype}, not int64")
+
+
+def _check_dims(function: Function) -> None:
+    """Require that the body is inside of the loops over its dimensions, and no other such loop."""
+    stmt: Stmt = function.body
+    for dim in function.dims:
+        if not isinstance(stmt, For) or (stmt.kind, stmt.var.name) != (LoopKind.SIZE, dim.variable):
+            raise IRError(f"the body is not inside of the loop over the dimension '{dim.name}'")
+        stmt = stmt.body
+    for part in statements(stmt):
+        if isinstance(part, For) and part.kind is LoopKind.SIZE:
+            raise IRError(f"'{part.var.name}' is none of the dimensions of the kernel")
+    known = set(function.dims)
+    inside = [part.buffer for part in statements(stmt) if isinstance(part, Allocate)]
+    for buffer in (*function.params, *inside):
+        if not known.issuperset(dims_of(buffer.extents)):
+            raise IRError(f"{buffer_text(buffer)} has a dimension that the kernel does not have")
 
 
 def _check_loop(loop: For, context: _VerifyContext) -> None:

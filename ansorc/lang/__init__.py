@@ -11,6 +11,7 @@ from ansorc.lang.complex_type import Complex
 from ansorc.lang.compute_op import Axis, Combiner, ComputeOp, Output, Place
 from ansorc.lang.dag import ComputeDAG
 from ansorc.lang.define import compute, compute_tuple
+from ansorc.lang.dimension import dim
 from ansorc.lang.functions import (
     acos,
     acosh,
@@ -140,6 +141,7 @@ __all__ = [
     "cos",
     "cosh",
     "ctz",
+    "dim",
     "equal",
     "erf",
     "exp",
@@ -195,9 +197,9 @@ __all__ = [
 _FUNCTIONS = (
     "abs", "acos", "acosh", "all", "all_of", "any", "any_of", "argmax", "argmin", "asin", "asinh",
     "atan", "atan2", "atanh", "cast", "cbrt", "ceil", "checked", "clip", "clz", "complex",
-    "compute", "compute_tuple", "conj", "const", "copysign", "cos", "cosh", "ctz", "equal", "erf",
-    "exp", "exp2", "expm1", "floor", "fmod", "hypot", "if_then_else", "imag", "isfinite", "isinf",
-    "isnan", "let", "load_workload", "log", "log10", "log1p", "log2", "logical_not", "max",
+    "compute", "compute_tuple", "conj", "const", "copysign", "cos", "cosh", "ctz", "dim", "equal",
+    "erf", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "if_then_else", "imag", "isfinite",
+    "isinf", "isnan", "let", "load_workload", "log", "log10", "log1p", "log2", "logical_not", "max",
     "maximum", "min", "minimum", "not_equal", "placeholder", "popcount", "power", "prod", "real",
     "reduce_axis", "reducer", "rint", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin",
     "sinh", "sparse_blocks", "sqrt", "sum", "tan", "tanh", "trunc", "truncated_divide", "update",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import MARK
 from ansorc.ir.expr import Load, Var
 from ansorc.ir.node import Node, rewrite
 from ansorc.lang.compute_op import Axis, ComputeOp, Place, Scan
@@ -96,7 +97,7 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
     def rule(node: Node) -> Node | None:
         match node:
             case Var(name, dtype):
-                return Var(axes[name], dtype)
+                return None if name.startswith(MARK) else Var(axes[name], dtype)
             case Load(buffer, indices):
                 return Load(replace(buffer, name=names[buffer.name]), indices)
             case _:
@@ -104,7 +105,7 @@ def rename_op(op: ComputeOp, tensors: Mapping[str, str]) -> ComputeOp:
 
     changed = replace(
         op,
-        axes=tuple(Axis(axes[axis.name], axis.extent) for axis in op.axes),
+        axes=tuple(replace(axis, name=axes[axis.name]) for axis in op.axes),
         reduce_axes=tuple(replace(axis, name=axes[axis.name]) for axis in op.reduce_axes),
         hints=_rename_hints(op, axes),
         places=tuple(Place(axes[place.axis], place.index) for place in op.places),

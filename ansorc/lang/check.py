@@ -7,13 +7,16 @@ import math
 from ansorc.errors import IRError, LanguageError
 from ansorc.ir.arith.affine import linear
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import MARK
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Broadcast, Dot, Expr, Load, Ramp, Reduce, Var, dtype_of
 from ansorc.ir.node import walk
 from ansorc.ir.printer import expr_text
 from ansorc.ir.substitute import free_vars
 from ansorc.ir.verify_expr import ExprRules
+from ansorc.lang.check_sizes import check_sizes
 from ansorc.lang.compute_op import Combiner, ComputeOp, StateBuffer
+from ansorc.lang.dimension import uses_dims
 from ansorc.lang.hints import AXIS_HINTS, hint_axes
 from ansorc.lang.in_range import check_reads_in_range
 from ansorc.lang.reducer import Reducer, check_reducer
@@ -31,7 +34,7 @@ def check_op(op: ComputeOp) -> None:
     if math.prod(axis.extent for axis in (*op.loop_axes, *op.reduce_axes)) > _MOST_TERMS:
         raise LanguageError(f"'{op.name}' is computed from more than 2**62 terms: {_extents(op)}")
     for buffer in op.buffers:
-        if not op.overwrites and buffer.shape != tuple(axis.extent for axis in op.axes):
+        if not op.overwrites and buffer.extents != tuple(axis.length for axis in op.axes):
             raise LanguageError(f"the axes of '{op.name}' do not match the shape {buffer.shape}")
     if (op.combiner is None) != (not op.reduce_axes):
         raise LanguageError(f"'{op.name}' needs a combiner exactly if it has reduce axes")
@@ -50,7 +53,10 @@ def check_op(op: ComputeOp) -> None:
     _check_step_sums(op)
     _check_nodes(op, {*axes, *(axis.name for each in op.step_sums for axis in each.axes)})
     _check_hints(op, axes)
-    check_reads_in_range(op)
+    if uses_dims(op):
+        check_sizes(op)
+    else:
+        check_reads_in_range(op)
 
 
 def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
@@ -79,7 +85,7 @@ def check_ops(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
 
 
 def _extents(op: ComputeOp) -> str:
-    return ", ".join(f"{axis.name}: {axis.extent}" for axis in (*op.axes, *op.reduce_axes))
+    return ", ".join(f"{axis.name}: {axis.length}" for axis in (*op.axes, *op.reduce_axes))
 
 
 def _check_combiner(op: ComputeOp) -> None:
@@ -272,6 +278,8 @@ def _check_updates(params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> No
 
 def _check_nodes(op: ComputeOp, axes: set[str]) -> None:
     for node in op.nodes():
+        if isinstance(node, Var) and node.name.startswith(MARK):
+            continue
         if isinstance(node, Var) and (node.name not in axes or node.dtype != INT64):
             raise LanguageError(
                 f"'{op.name}' uses the variable '{node.name}', which is none of its axes "
@@ -291,6 +299,11 @@ def _check_dtypes(op: ComputeOp) -> None:
     buffers = {buffer.name: buffer for buffer in (*op.reads, *own)}
     inner = [axis for each in op.step_sums for axis in each.axes]
     variables = {axis.name: Var(axis.name) for axis in (*op.axes, *op.reduce_axes, *inner)}
+    variables |= {
+        node.name: node
+        for node in op.nodes()
+        if isinstance(node, Var) and node.name.startswith(MARK)
+    }
     buffers |= {each.buffer.name: each.buffer for each in op.step_sums}
     buffers |= {each.buffer.name: each.buffer for each in op.temporaries}
     try:

@@ -11,6 +11,7 @@ from typing import cast
 
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import Size, SizeLike
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, OwnCall, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
@@ -29,6 +30,13 @@ class Axis:
     extent: int
     begin: Expr | None = None
     end: Expr | None = None
+    size: Size | None = field(default=None, repr=False)
+    """The extent that the caller gives; `extent` is then the most that it may be."""
+
+    @property
+    def length(self) -> SizeLike:
+        """The extent: a number, or a size that follows from dimensions."""
+        return self.extent if self.size is None else self.size
 
     @property
     def bounds(self) -> tuple[Expr, ...]:
@@ -41,6 +49,12 @@ class Axis:
             return self
         begin, end = map(change, self.bounds)
         return Axis(self.name, self.extent, begin, end)
+
+
+def sizes_of(axes: Sequence[Axis]) -> tuple[Size | None, ...]:
+    """Return the `Buffer.sizes` of a tensor with these axes."""
+    sizes = tuple(axis.size for axis in axes)
+    return sizes if any(size is not None for size in sizes) else ()
 
 
 class Combiner(Enum):

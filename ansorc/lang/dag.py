@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, TypeAlias
@@ -15,11 +15,21 @@ from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.aligned import Array
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.complex_view import view_complex
+from ansorc.ir.dim import Dim
+from ansorc.ir.infer_sizes import Shaped, infer_sizes
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.canonical import in_order, rename_canonically
 from ansorc.lang.check import check_ops
+from ansorc.lang.check_sizes import check_dims
 from ansorc.lang.compute_op import ComputeOp
 from ansorc.lang.dag_text import dag_text, parse_dag
+from ansorc.lang.dimension import (
+    dims_of_buffers,
+    narrow_dim,
+    require_sizes,
+    resized_buffer,
+    resized_op,
+)
 from ansorc.lang.flops import op_flops
 from ansorc.lang.literal import short_text
 from ansorc.lang.loop_program import inputs_of, interpret_definition, outputs_of
@@ -60,6 +70,7 @@ class ComputeDAG:
     def _hold(self, params: tuple[Buffer, ...], ops: tuple[ComputeOp, ...]) -> None:
         try:
             check_ops(params, ops)
+            check_dims(params, ops)
             _refuse_updates_of_c_calls(params, ops)
         except RecursionError as deep:
             raise too_deep("the DAG") from deep
@@ -75,6 +86,42 @@ class ComputeDAG:
     def outputs(self) -> tuple[Buffer, ...]:
         """The parameters that the kernel fills, in call order."""
         return outputs_of(self)
+
+    @cached_property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dimensions whose size the caller gives, by name."""
+        return dims_of_buffers(self.params)
+
+    def at(self, sizes: Mapping[str, int]) -> ComputeDAG:
+        """Return the computation at these sizes of its dimensions, all extents known.
+
+        Raise LanguageError if one is missing, or out of its range.
+        """
+        if not self.dims:
+            return self
+        require_sizes(self.dims, sizes)
+        params = tuple(resized_buffer(buffer, sizes) for buffer in self.params)
+        return ComputeDAG.of_ops(params, tuple(resized_op(op, sizes, self.dims) for op in self.ops))
+
+    def within(self, ranges: Mapping[str, tuple[int, int]]) -> ComputeDAG:
+        """Return the computation for parts of the ranges of its dimensions, ends included.
+
+        A dimension of one size is known.
+        """
+        parts = [narrow_dim(dim, *ranges.get(dim.name, (dim.low, dim.high))) for dim in self.dims]
+        sizes = {dim.name: size for dim, size in zip(self.dims, parts, strict=True)}
+        params = tuple(resized_buffer(buffer, sizes) for buffer in self.params)
+        return ComputeDAG.of_ops(params, tuple(resized_op(op, sizes, self.dims) for op in self.ops))
+
+    def sizes_of(self, inputs: Sequence[ArrayLike]) -> dict[str, int]:
+        """Return the sizes of the dimensions that `inputs` have; raise ArgumentError."""
+        return self.sizes_of_shapes([np.asarray(array).shape for array in inputs])
+
+    def sizes_of_shapes(self, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+        """Return the sizes of the dimensions for the shapes of all inputs; raise ArgumentError."""
+        pairs = zip(self.inputs, shapes, strict=True)
+        shaped = [Shaped(buffer.name, buffer.extents, shape) for buffer, shape in pairs]
+        return infer_sizes("the definition", self.dims, shaped)
 
     @cached_property
     def updates(self) -> dict[str, str]:
@@ -113,7 +160,9 @@ class ComputeDAG:
 
     @cached_property
     def flops(self) -> float:
-        """The operations of one run (reference: `op_flops`)."""
+        """The operations of one run (reference: `op_flops`), at the largest sizes."""
+        if self.dims:
+            return self.at({dim.name: dim.high for dim in self.dims}).flops
         return sum(op_flops(op) for op in self.ops)
 
     @cached_property
@@ -152,6 +201,8 @@ class ComputeDAG:
         complex128. This is the reference that every tuned program is checked against. Raise
         LanguageError if the inputs do not fit.
         """
+        if self.dims and len(inputs) == len(self.inputs):
+            return self.at(self.sizes_of(inputs)).evaluate(*inputs)
         return self._arrays(evaluate(self, [np.asarray(each) for each in inputs]))
 
     def interpret(self, *inputs: ArrayLike) -> Arrays:
@@ -160,6 +211,8 @@ class ComputeDAG:
         It is slow, for small tensors: what a kernel computes but for the order of sums. The rest
         is as in `evaluate`.
         """
+        if self.dims and len(inputs) == len(self.inputs):
+            return self.at(self.sizes_of(inputs)).interpret(*inputs)
         return self._arrays(interpret_definition(self, [np.asarray(each) for each in inputs]))
 
     def _arrays(self, outputs: Sequence[Array]) -> Arrays:
@@ -183,7 +236,7 @@ class ComputeDAG:
         return self.to_text()
 
     def __repr__(self) -> str:
-        names = ", ".join(f"{b.name}: {b.dtype}{list(b.shape)}" for b in self.params)
+        names = ", ".join(f"{b.name}: {b.dtype}{list(b.extents)}" for b in self.params)
         return f"ComputeDAG({names})"
 
     @cached_property

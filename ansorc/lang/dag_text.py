@@ -51,6 +51,13 @@ Functions of the user's that are called come first, as JSON (`OwnFunction.to_tex
 
     function {"name": "double", "arguments": ["float32"], "result": "float32", "llvm": …}
 
+Dimensions whose size the caller gives come first; extents that follow from them are written with
+the most that they may be:
+
+    dim n: 1..4096
+    input x: float32[n of 4096, 768]
+    compute y: float32[n of 4096] (i: n of 4096) sum over (k: 768) = x[i, k] / cast(float32, dim.n)
+
 Expressions are written as in docs/language.md. A line that starts with # is a comment.
 """
 
@@ -63,11 +70,12 @@ from dataclasses import dataclass, field, replace
 
 from ansorc.errors import LanguageError, ParseError
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dim import Dim, Size, dims_of, parse_dim, parse_size
 from ansorc.ir.dtype import dtype
 from ansorc.ir.expr import Const, Expr, Load, OwnCall, Var
 from ansorc.ir.own_function import OwnFunction
 from ansorc.ir.parser import parse_expr
-from ansorc.ir.printer import buffer_text, expr_text
+from ansorc.ir.printer import buffer_text, expr_text, extent_text
 from ansorc.lang.compute_op import (
     Axis,
     Combiner,
@@ -105,12 +113,14 @@ _COMBINE = re.compile(r"combine from (?P<identity>\S+) = (?P<body>.+)")
 _HINT = re.compile(r"hint (?P<name>\S+) = (?P<value>\".*\")")
 _FUNCTION = re.compile(r"function (?P<text>\{.+\})")
 _PARAMS = re.compile(r"params (?P<names>.+)")
+_DIM = re.compile(r"dim (?P<text>.+)")
 
 
 def dag_text(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> str:
     """Return the text of the computations `ops` behind the parameters `params`."""
     computed = {buffer.name for op in ops for buffer in op.buffers}
-    lines = [f"function {function.to_text()}" for function in own_functions(ops)]
+    lines = [f"dim {dim}" for dim in dims_of([e for b in params for e in b.extents])]
+    lines += [f"function {function.to_text()}" for function in own_functions(ops)]
     lines += [f"input {buffer_text(b)}" for b in params if b.name not in computed]
     for op in ops:
         lines.extend(_op_lines(op))
@@ -172,7 +182,7 @@ def _op_lines(op: ComputeOp) -> Iterator[str]:
 
 
 def _axes_text(axes: Sequence[Axis]) -> str:
-    return ", ".join(f"{axis.name}: {axis.extent}" for axis in axes)
+    return ", ".join(f"{axis.name}: {extent_text(axis.extent, axis.size)}" for axis in axes)
 
 
 @dataclass
@@ -184,6 +194,7 @@ class _Reader:
     held: dict[str, tuple[Buffer, str]] = field(default_factory=dict[str, tuple[Buffer, str]])
     """The values that the next computation holds, as text."""
     functions: dict[str, OwnFunction] = field(default_factory=dict[str, OwnFunction])
+    dims: dict[str, Dim] = field(default_factory=dict[str, Dim])
     params: tuple[Buffer, ...] | None = None
     scan: list[re.Match[str]] = field(default_factory=list[re.Match[str]])
     """The lines of a scan whose tensors may not all be known yet."""
@@ -197,8 +208,8 @@ class _Reader:
         if self.scan and self._continues_scan(text):
             return
         self._finish_scan()
-        if match_ := _FUNCTION.fullmatch(text):
-            self._function(match_["text"])
+        if (match_ := _DIM.fullmatch(text)) or (match_ := _FUNCTION.fullmatch(text)):
+            self._declare(match_)
         elif match_ := _INPUT.fullmatch(text):
             self._input(match_)
         elif match_ := _LET.fullmatch(text):
@@ -250,11 +261,19 @@ class _Reader:
         check_tensor_name(name)
         if name in self.buffers:
             raise ParseError(f"there are two tensors '{name}'")
-        return Buffer(name, tuple(_integers(match_["shape"])), dtype(match_["dtype"]))
+        pairs = list(_extents(match_["shape"], self.dims))
+        shape, sizes = tuple(extent for extent, _ in pairs), tuple(size for _, size in pairs)
+        sizes = sizes if any(size is not None for size in sizes) else ()
+        return Buffer(name, shape, dtype(match_["dtype"]), sizes=sizes)
 
-    def _function(self, text: str) -> None:
-        function = OwnFunction.from_text(text)
-        self.functions[function.symbol] = function
+    def _declare(self, match_: re.Match[str]) -> None:
+        """Read a dimension, or a function of the user's."""
+        if match_.re is _DIM:
+            dim = parse_dim(match_["text"])
+            self.dims[dim.name] = dim
+        else:
+            function = OwnFunction.from_text(match_["text"])
+            self.functions[function.symbol] = function
 
     def _input(self, match_: re.Match[str]) -> None:
         buffer = _add_promise(self._buffer(match_), match_)
@@ -267,11 +286,13 @@ class _Reader:
     def _parse(
         self, text: str, buffers: Mapping[str, Buffer], variables: Mapping[str, Var]
     ) -> Expr:
-        return parse_expr(text, buffers, variables, self.functions)
+        sized = {dim.variable: Var(dim.variable) for dim in self.dims.values()}
+        return parse_expr(text, buffers, {**variables, **sized}, self.functions)
 
     def _op(self, match_: re.Match[str]) -> ComputeOp:
         buffer = replace(self._buffer(match_), is_complex=bool(match_["complex"]))
-        axes, reduce_axes = _axes(match_["axes"]), _axes(match_["reduce"] or "")
+        axes = _axes(match_["axes"], self.dims)
+        reduce_axes = _axes(match_["reduce"] or "", self.dims)
         variables, buffers = _variables(axes, reduce_axes), dict(self.buffers)
         held: list[Temporary] = []
         for name, (scalar, text) in self.held.items():
@@ -291,7 +312,7 @@ class _Reader:
         lines, self.scan = self.scan, []
         sums, self.steps = self.steps, []
         buffers = [self._buffer(line) for line in lines]
-        axes = _axes(lines[0]["axes"])
+        axes = _axes(lines[0]["axes"], self.dims)
         names = {
             buffer.name: StateBuffer(buffer.name, buffer.shape, buffer.dtype, output=number)
             for number, buffer in enumerate(buffers)
@@ -318,7 +339,7 @@ class _Reader:
     def _step(
         self, line: re.Match[str], known: Mapping[str, Buffer], axes: Sequence[Axis]
     ) -> StepSum:
-        inner, combiner = _axes(line["reduce"]), _combiner(line["combiner"])
+        inner, combiner = _axes(line["reduce"], self.dims), _combiner(line["combiner"])
         if not isinstance(combiner, Combiner):
             raise ParseError("the step of a scan reduces by sum, prod, max, min, any or all")
         scalar = replace(self._buffer(line), scope=Scope.LOCAL)
@@ -383,22 +404,25 @@ class _Reader:
         return self.buffers[name]
 
 
-def _axes(text: str) -> tuple[Axis, ...]:
+def _axes(text: str, dims: Mapping[str, Dim]) -> tuple[Axis, ...]:
     if not text:
         return ()
     axes: list[Axis] = []
     for part in text.split(","):
         name, _, extent = part.partition(":")
         check_axis_name(name.strip())
-        axes.extend(Axis(name.strip(), number) for number in _integers(extent))
+        axes.extend(Axis(name.strip(), n, size=size) for n, size in _extents(extent, dims))
     return tuple(axes)
 
 
-def _integers(text: str) -> Iterator[int]:
+def _extents(text: str, dims: Mapping[str, Dim]) -> Iterator[tuple[int, Size | None]]:
+    """Yield each extent, and its size if the caller gives it."""
     for word in text.split(",") if text.strip() else ():
-        if not word.strip().isdecimal():
+        before, is_sized, most = word.rpartition(" of ")
+        if not most.strip().isdecimal():
             raise ParseError(f"'{word.strip()}' is not an extent")
-        yield int(word)
+        size = parse_size(before, dims) if is_sized else None
+        yield int(most), size if isinstance(size, Size) else None
 
 
 def _variables(axes: Sequence[Axis], reduce_axes: Sequence[Axis]) -> dict[str, Var]:

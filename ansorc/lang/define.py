@@ -9,6 +9,7 @@ from typing import cast, overload
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import Shape
 from ansorc.ir.expr import (
     Binary,
     BinaryOp,
@@ -27,7 +28,7 @@ from ansorc.lang.arguments import too_deep
 from ansorc.lang.body import AnyRank, Element, Elements, FixedRank, Found
 from ansorc.lang.check import check_op
 from ansorc.lang.complex_type import Complex
-from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan, StateBuffer
+from ansorc.lang.compute_op import Axis, ComputeOp, Output, Scan, StateBuffer, sizes_of
 from ansorc.lang.hints import Hints, as_hints
 from ansorc.lang.inner_reductions import (
     InnerReductions,
@@ -50,7 +51,7 @@ from ansorc.lang.scalar_type import Scalar, as_scalar, is_complex
 from ansorc.lang.scan import ScanSteps, StateVar, with_extent
 from ansorc.lang.scan_reductions import StepReductions
 from ansorc.lang.shared_values import count_nodes, with_shared_values
-from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, extents_of
+from ansorc.lang.tensor import ComplexTensor, Tensor, complex_buffer, sized_extents_of
 from ansorc.lang.whole import Whole
 
 _MOST_TWICE = 128
@@ -60,7 +61,7 @@ _COMPUTE, _TUPLE = AutoName("compute"), AutoName("compute_tuple")
 
 @overload
 def compute(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: AnyRank[Element],
     name: str = ...,
     hints: Hints | None = ...,
@@ -68,7 +69,7 @@ def compute(
 ) -> Tensor: ...
 @overload
 def compute(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: FixedRank[Element],
     name: str = ...,
     hints: Hints | None = ...,
@@ -76,14 +77,14 @@ def compute(
 ) -> Tensor: ...
 @overload
 def compute(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: Callable[..., Element],
     name: str = ...,
     hints: Hints | None = ...,
     axes: Sequence[str] | None = ...,
 ) -> Tensor: ...
 def compute(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: Callable[..., Element],
     name: str = _COMPUTE,
     hints: Hints | None = None,
@@ -160,7 +161,7 @@ def _is_cheap(part: Expr) -> bool:
 
 @overload
 def compute_tuple(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: AnyRank[Elements],
     name: str | Sequence[str] = ...,
     hints: Hints | None = ...,
@@ -168,7 +169,7 @@ def compute_tuple(
 ) -> tuple[Tensor, ...]: ...
 @overload
 def compute_tuple(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: FixedRank[Elements],
     name: str | Sequence[str] = ...,
     hints: Hints | None = ...,
@@ -176,14 +177,14 @@ def compute_tuple(
 ) -> tuple[Tensor, ...]: ...
 @overload
 def compute_tuple(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: Callable[..., Elements],
     name: str | Sequence[str] = ...,
     hints: Hints | None = ...,
     axes: Sequence[str] | None = ...,
 ) -> tuple[Tensor, ...]: ...
 def compute_tuple(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: Callable[..., Elements],
     name: str | Sequence[str] = _TUPLE,
     hints: Hints | None = None,
@@ -215,14 +216,14 @@ def compute_tuple(
 
 
 def _trace(
-    shape: int | Sequence[int],
+    shape: Shape,
     fn: Callable[..., Element | Elements],
     name: str,
     axes: Sequence[str] | None,
 ) -> tuple[tuple[Axis, ...], Element | Elements]:
     """Return the axes of a compute and the result of its function for them."""
     check_tensor_name(name)
-    extents = extents_of(shape, name)
+    extents, sizes = sized_extents_of(shape, name)
     if not callable(fn):
         raise LanguageError(f"'{name}' is defined by {short_text(fn)}, which is not a function")
     listed = list(axes) if isinstance(axes, str) else as_list(axes)
@@ -239,7 +240,8 @@ def _trace(
         value = fn(*(Scalar(Var(axis)) for axis in names))
     except LanguageError as error:
         raise LanguageError(f"in the definition of '{name}': {error}") from error
-    return tuple(Axis(axis, extent) for axis, extent in zip(names, extents, strict=True)), value
+    axes_ = zip(names, extents, sizes or (None,) * len(extents), strict=True)
+    return tuple(Axis(axis, extent, size=size) for axis, extent, size in axes_), value
 
 
 def _make_op(
@@ -276,7 +278,7 @@ def _op(
         bodies, combiner = bodies.bodies, bodies.reducer
     if isinstance(value, Reduction | TupleReduction):
         reduce = number_reduce_axes(space, value.axes)
-    shape = tuple(axis.extent for axis in space)
+    shape, sizes = tuple(axis.extent for axis in space), sizes_of(space)
     outputs: list[Output] = []
     axes = tuple(axis for axis, _ in reduce.values())
     inner = InnerReductions(names[0], (*space, *axes), reduce)
@@ -287,7 +289,7 @@ def _op(
     )
     for name, body in zip(names, held[1], strict=True):
         plain = without_reduce_axes(name, inner.take_out(body), reduce)
-        outputs.append(Output(Buffer(name, shape, dtype_of(plain)), plain))
+        outputs.append(Output(Buffer(name, shape, dtype_of(plain), sizes=sizes), plain))
     first, *more = outputs
     bodies = [output.body for output in outputs]
     axes = tuple(with_known_extent(axis, bodies, names[0]) for axis in axes)
@@ -326,9 +328,9 @@ def _scan_op(
             [reductions.replace(body) for body in with_extent(steps, along.extent)],
         )
     )
-    shape = tuple(axis.extent for axis in space)
+    shape, sizes = tuple(axis.extent for axis in space), sizes_of(space)
     first, *more = (
-        Output(Buffer(name, shape, dtype_of(body)), body)
+        Output(Buffer(name, shape, dtype_of(body), sizes=sizes), body)
         for name, body in zip(names, bodies, strict=True)
     )
     sums = tuple(

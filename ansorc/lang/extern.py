@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import Shape
 from ansorc.ir.expr import Load, OwnCall
 from ansorc.ir.own_function import OwnFunction
 from ansorc.lang.arguments import explain_call_errors
@@ -21,7 +22,7 @@ _EXTERN = AutoName("extern")
 
 
 def extern(
-    shape: int | Sequence[int],
+    shape: Shape,
     inputs: Sequence[Tensor],
     function: str,
     *,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ansorc.errors import LanguageError
+from ansorc.ir.dim import Size
 from ansorc.lang.literal import as_list, as_number, short_text
 
-Hints = Mapping[str, "str | float | Sequence[str]"]
+Hints = Mapping[str, "str | float | Size | Sequence[str]"]
 
 AXIS_HINTS = (
     "always_unroll_inner", "no_split_at_inner", "no_split_at_outer", "last_split_is_one",
@@ -55,11 +56,11 @@ def hint_axes(hints: tuple[tuple[str, str], ...], name: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
-def _text(name: str, value: str | float | Sequence[str]) -> str:
+def _text(name: str, value: str | float | Size | Sequence[str]) -> str:
     number = as_number(value)
     if number is not None:
         return str(number)
-    if isinstance(value, str):
+    if isinstance(value, (str, Size)):
         return str(value)
     names = as_list(value)
     if names is None or not all(isinstance(name_, str) for name_ in names):

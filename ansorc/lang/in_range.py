@@ -36,7 +36,7 @@ def check_reads_in_range(op: ComputeOp) -> None:
         for dimension, index in enumerate(target.indices):
             _Read(op.name, target, dimension, index, "writes to").check((), ranges)
     for expr in (*op.outer, *op.parts, *op.inits):
-        for load, guards in _find_guarded_loads(expr, ()):
+        for load, guards in find_guarded_loads(expr, ()):
             for dimension, index in enumerate(load.indices):
                 is_state = isinstance(load.buffer, StateBuffer)
                 if is_state and op.axes[dimension].name == op.scan_axis:
@@ -116,19 +116,19 @@ class _Read:
         )
 
 
-def _find_guarded_loads(
+def find_guarded_loads(
     root: Node, guards: tuple[Expr, ...]
 ) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """Yield each load below `root` with the conditions under which it is read."""
     if isinstance(root, Load):
         yield root, guards
     if isinstance(root, Select):
-        yield from _find_guarded_loads(root.condition, guards)
-        yield from _find_guarded_loads(root.then, (*guards, *_conjuncts(root.condition)))
-        yield from _find_guarded_loads(root.otherwise, (*guards, Not(root.condition)))
+        yield from find_guarded_loads(root.condition, guards)
+        yield from find_guarded_loads(root.then, (*guards, *_conjuncts(root.condition)))
+        yield from find_guarded_loads(root.otherwise, (*guards, Not(root.condition)))
         return
     for child in children(root):
-        yield from _find_guarded_loads(child, guards)
+        yield from find_guarded_loads(child, guards)
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:

@@ -18,7 +18,7 @@ from ansorc.ir.expr import Expr, Var, dtype_of
 from ansorc.ir.node import Node, rewrite, walk_distinct
 from ansorc.lang.canonical import rename_op
 from ansorc.lang.check import check_op
-from ansorc.lang.compute_op import Axis, ComputeOp
+from ansorc.lang.compute_op import Axis, ComputeOp, sizes_of
 from ansorc.lang.let import LetLoad, write_lets_out
 from ansorc.lang.naming import unique_name
 from ansorc.lang.ragged import with_known_extent
@@ -41,8 +41,13 @@ def number_reduce_axes(
         name = unique_name(axis.name, taken)
         taken.add(name)
         bounds = map(write_lets_out, axis.bounds)
-        numbered[id(axis.expr)] = (Axis(name, axis.extent, *bounds), axis.lo)
+        numbered[id(axis.expr)] = (_axis(name, axis, tuple(bounds)), axis.lo)
     return numbered
+
+
+def _axis(name: str, axis: ReduceAxis, bounds: tuple[Expr, ...]) -> Axis:
+    begin, end = bounds or (None, None)
+    return Axis(name, axis.extent, begin, end, axis.size)
 
 
 def without_reduce_axes(name: str, body: Expr, reduce: Numbered) -> Expr:
@@ -112,8 +117,8 @@ class InnerReductions:
         inner = InnerReductions(name, (*space, *axes), numbered, self._stages)
         body = without_reduce_axes(name, inner.take_out(reduction.body), numbered)
         axes = tuple(with_known_extent(axis, [body], name) for axis in axes)
-        shape = tuple(axis.extent for axis in space)
-        buffer = Buffer(name, shape, dtype_of(body))
+        shape, sizes = tuple(axis.extent for axis in space), sizes_of(space)
+        buffer = Buffer(name, shape, dtype_of(body), sizes=sizes)
         op = ComputeOp(name, buffer, space, axes, reduction.combiner, body)
         op = with_shared_values(op)
         check_op(op)

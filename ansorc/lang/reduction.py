@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dim import Size, most_of
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Expr, Var, dtype_of
 from ansorc.lang.complex_type import Complex
@@ -38,11 +39,18 @@ class ReduceAxis(Scalar):
     compared by identity.
     """
 
-    __slots__ = ("bounds", "extent", "lo", "name")
+    __slots__ = ("bounds", "extent", "lo", "name", "size")
 
-    def __init__(self, name: str, extent: int, lo: int = 0, bounds: tuple[Expr, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        extent: int,
+        lo: int = 0,
+        bounds: tuple[Expr, ...] = (),
+        size: Size | None = None,
+    ) -> None:
         super().__init__(ReduceVar(name, INT64))
-        self.name, self.extent, self.lo, self.bounds = name, extent, lo, bounds
+        self.name, self.extent, self.lo, self.bounds, self.size = name, extent, lo, bounds, size
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -168,8 +176,10 @@ def reducer(
 End: TypeAlias = "int | Scalar"
 
 
-def reduce_axis(domain: int | tuple[End, End], name: str = "k") -> ReduceAxis:
+def reduce_axis(domain: int | Size | tuple[End, End], name: str = "k") -> ReduceAxis:
     """Return an axis over 0 … domain - 1, or over lo … hi - 1 for the domain `(lo, hi)`.
+
+    The domain may be a size that the caller gives (`ac.dim`).
 
     The ends may be elements of tensors, at indices of the compute in whose function the axis is
     made. The range may then be empty; a call fails if it leaves what the axis indexes.
@@ -181,6 +191,10 @@ def reduce_axis(domain: int | tuple[End, End], name: str = "k") -> ReduceAxis:
     Raise LanguageError if it is empty. A name that clashes inside a compute gets a number.
     """
     check_axis_name(name)
+    if isinstance(domain, Size) or (
+        isinstance(domain, (tuple, list)) and len(domain) == 2 and isinstance(domain[1], Size)
+    ):
+        return _axis_of_size(name, domain)
     ends = (0, domain) if as_number(domain) is not None else domain
     if not isinstance(ends, (tuple, list)) or len(ends) != 2:
         raise LanguageError(
@@ -194,6 +208,20 @@ def reduce_axis(domain: int | tuple[End, End], name: str = "k") -> ReduceAxis:
     if hi <= lo:
         raise LanguageError(f"the reduce axis '{name}' is empty: {lo}..{hi}; give it an extent > 0")
     return ReduceAxis(name, hi - lo, lo)
+
+
+def _axis_of_size(name: str, domain: Size | Sequence[object]) -> ReduceAxis:
+    """Return an axis whose extent the caller gives."""
+    ends: Sequence[object] = (0, domain) if isinstance(domain, Size) else domain
+    low, high = as_integer(ends[0], f"the first value of the reduce axis '{name}'"), ends[1]
+    assert isinstance(high, Size)
+    size: Size = high - low
+    if size.bounds[0] < 1:
+        raise LanguageError(
+            f"the reduce axis '{name}' may be empty: its extent {size} may be {size.bounds[0]}; "
+            "give its dimensions a range for which it is 1 or more"
+        )
+    return ReduceAxis(name, most_of(size), low, size=size)
 
 
 def _end(name: str, end: object) -> Expr:

@@ -15,10 +15,12 @@ import numpy as np
 
 from ansorc.errors import LanguageError, UnhashableError
 from ansorc.ir import expr as ir
+from ansorc.ir.dim import Size
 from ansorc.ir.dtype import FLOAT32, DType, Kind
 from ansorc.ir.expr import BinaryOp, CompareOp, Expr, Operand, dtype_of
 from ansorc.ir.math_call import call
 from ansorc.ir.printer import expr_text
+from ansorc.ir.size_expr import size_expr
 from ansorc.lang.bits import combine_bits, invert, shift
 from ansorc.lang.complex_dtype import ComplexType
 from ansorc.lang.literal import (
@@ -33,8 +35,8 @@ from ansorc.lang.numpy_names import OPERATORS, instead_of
 from ansorc.lang.operands import bool_as_number, default_dtype, match_operands
 from ansorc.lang.whole import Whole
 
-ScalarLike: TypeAlias = "Scalar | Expr | float | complex | np.number[Any] | np.bool_"
-"""An operand of operators and functions: a Scalar, or a number of Python or NumPy."""
+ScalarLike: TypeAlias = "Scalar | Expr | Size | float | complex | np.number[Any] | np.bool_"
+"""An operand of operators and functions: a Scalar, a size, or a number of Python or NumPy."""
 
 _MULTIPLIED = 4
 """Powers up to this are products, which round at most twice."""
@@ -460,6 +462,8 @@ def _operand(value: object) -> Expr | float:
     number = as_number(value)
     if number is not None:
         return number
+    if isinstance(value, Size):
+        return size_expr(value)
     if isinstance(value, Whole):
         raise LanguageError(value.advice())
     if isinstance(value, np.ndarray):

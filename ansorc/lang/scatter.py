@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import Shape
 from ansorc.ir.dtype import INT64
 from ansorc.ir.expr import Var, dtype_of
 from ansorc.lang.arguments import too_deep
@@ -33,7 +34,7 @@ _Value: TypeAlias = "Callable[..., ScalarLike]"
 
 
 def scatter(
-    shape: int | Sequence[int],
+    shape: Shape,
     index: Indices,
     value: Terms,
     reduce: str = "add",

@@ -7,12 +7,13 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex, cast
 
 import numpy as np
 
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import Shape, Size, most_of
 from ansorc.ir.dtype import INT64, DType
 from ansorc.ir.expr import Expr, Load, Operand, const
 from ansorc.ir.interpret_math import integer_range
@@ -58,8 +59,8 @@ class Tensor(Whole):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents."""
-        return self.buffer.shape
+        """The extents; those that the caller gives are sizes (`ac.dim`), which count as ints."""
+        return cast("tuple[int, ...]", self.buffer.extents)
 
     @property
     def dtype(self) -> DType:
@@ -105,7 +106,7 @@ class Tensor(Whole):
         b = self.buffer
         return OwnedBuffer(
             b.name, b.shape, b.dtype, b.scope, b.constant, b.promised, b.is_sorted, b.is_updated,
-            b.is_complex, self,
+            b.is_complex, b.sizes, self,
         )  # fmt: skip
 
     def _places(self, indices: Index | tuple[Index, ...]) -> tuple[Expr, ...]:
@@ -228,7 +229,7 @@ class OwnedBuffer(Buffer):
     def _fields(self) -> tuple[Any, ...]:
         return (
             self.name, self.shape, self.dtype, self.scope, self.constant, self.promised,
-            self.is_sorted, self.is_updated, self.is_complex,
+            self.is_sorted, self.is_updated, self.is_complex, self.sizes,
         )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[object, ...]]:
@@ -236,7 +237,7 @@ class OwnedBuffer(Buffer):
 
 
 def placeholder(
-    shape: int | Sequence[int],
+    shape: Shape,
     name: str = _PLACEHOLDER,
     dtype: DTypeLike = "float32",
     *,
@@ -253,8 +254,9 @@ def placeholder(
     LanguageError on an empty shape, a bad name, an unknown dtype, or a range outside of the dtype.
     """
     check_tensor_name(name)
-    given, extents = as_any_dtype(dtype), extents_of(shape, name)
+    given, (extents, sizes) = as_any_dtype(dtype), sized_extents_of(shape, name)
     if isinstance(given, ComplexType):
+        extents = extents_of(shape, name)
         _refuse_order(str(name), given, range, sorted)
         buffer = complex_buffer(str(name), extents, given.part)
         buffer = replace(buffer, constant=as_truth(constant, "constant"))
@@ -268,7 +270,7 @@ def placeholder(
         )
     buffer = Buffer(
         str(name), extents, dtype_, constant=as_truth(constant, "constant"), promised=promised,
-        is_sorted=sorted,
+        is_sorted=sorted, sizes=sizes,
     )  # fmt: skip
     return Tensor(buffer, has_auto_name=isinstance(name, AutoName))
 
@@ -291,9 +293,34 @@ def as_tensors(given: object) -> list[Tensor] | None:
     return tensors if parts and len(tensors) == len(parts) else None
 
 
-def extents_of(shape: int | Sequence[int], name: str) -> tuple[int, ...]:
+def sized_extents_of(shape: object, name: str) -> tuple[tuple[int, ...], tuple[Size | None, ...]]:
+    """Return the most that each extent of the tensor `name` may be, and those that are sizes.
+
+    The second is empty if all are numbers. Raise LanguageError unless all are > 0.
+    """
+    parts = [shape] if isinstance(shape, Size) else as_list(shape)
+    sizes = tuple(part if isinstance(part, Size) else None for part in parts or ())
+    if parts is None or not any(size is not None for size in sizes):
+        return extents_of(shape, name), ()
+    for size in sizes:
+        if size is not None and size.bounds[0] < 1:
+            raise LanguageError(
+                f"the extent {size} of '{name}' may be {size.bounds[0]}; give its dimensions a "
+                "range for which it is 1 or more"
+            )
+    return extents_of(
+        [most_of(part) if isinstance(part, Size) else part for part in parts], name
+    ), sizes
+
+
+def extents_of(shape: object, name: str) -> tuple[int, ...]:
     """Return `shape` of the tensor `name` as integers; raise LanguageError unless all are > 0."""
     parts = [shape] if as_number(shape) is not None else as_list(shape)
+    if isinstance(shape, Size) or any(isinstance(part, Size) for part in parts or ()):
+        raise LanguageError(
+            f"the shape {short_text(shape)} of '{name}' has a dimension that the caller gives, "
+            "which is not supported there: fix its size"
+        )
     numbers = [None] if parts is None else [as_number(part) for part in parts]
     extents = tuple(
         number for number in numbers if isinstance(number, int) and not isinstance(number, bool)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 
+from ansorc.errors import ArgumentError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.expr import Binary, BinaryOp, Expr, Var
+from ansorc.ir.expr import Binary, BinaryOp, Expr, Var, const
+from ansorc.ir.size_expr import size_expr
 from ansorc.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt
 from ansorc.schedule.stage import Loop, Mark, Stage
 from ansorc.schedule.values import as_int
@@ -27,7 +29,27 @@ def loop_of(iterator: Loop, var: Expr, body: Stmt, *, is_unrolled: bool, stages:
         return body
     kind = LoopKind.UNROLLED if is_unrolled else _KINDS[iterator.mark]
     stages = stages if kind is LoopKind.SERIAL and stages > 1 else 0
+    if iterator.size is not None:
+        return _loop_of_size(iterator, var, body)
     return For(var, as_int(iterator.extent), kind, body, iterator.thread, iterator.chunk, stages)
+
+
+def _loop_of_size(iterator: Loop, var: Var, body: Stmt) -> Stmt:
+    """Return `body` in a loop whose extent the caller gives."""
+    assert iterator.size is not None
+    if iterator.mark not in (Mark.NONE, Mark.PARALLEL, Mark.UNROLL, Mark.VECTORIZE):
+        raise ArgumentError(
+            f"the loop '{iterator.name}' is marked {iterator.mark.value}, and its extent "
+            f"{iterator.size} is known only when the kernel is called: split it, and mark the "
+            "inner part"
+        )
+    kind = {
+        Mark.PARALLEL: LoopKind.PARALLEL,
+        Mark.VECTORIZE: LoopKind.VECTORIZED,
+    }.get(iterator.mark, LoopKind.RAGGED)
+    chunk = iterator.chunk if kind is LoopKind.PARALLEL else 0
+    end = size_expr(iterator.size)
+    return For(var, as_int(iterator.extent), kind, body, chunk=chunk, begin=const(0), end=end)
 
 
 def starts_threads(iterator: Loop) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ansorc.errors import ArgumentError
+from ansorc.ir.specialize import with_dims
 from ansorc.ir.stmt import Allocate, Function, Seq, Stmt
 from ansorc.lang.arguments import check_arguments
 from ansorc.schedule.layout import packings
@@ -23,7 +24,7 @@ def lower(state: State, name: str = "kernel") -> Function:
     tensors are allocated where they are computed. Raise ValueError for a sketch or a population,
     and ArgumentError if a tensor in shared memory is not computed inside a block of threads.
     """
-    nests = Nests(state)
+    nests = Nests(state, ranges={dim.variable: dim.bounds for dim in state.dag.dims})
     roots = [stage for stage in state.stages if isinstance(stage.attach, Root)]
     for stage in roots:
         if stage.scope == "shared":
@@ -42,4 +43,5 @@ def lower(state: State, name: str = "kernel") -> Function:
             if buffer.name not in given:
                 body = Allocate(buffer, body)
     packed = {packing.source.name: packing.packed for packing in packings(state)}
-    return Function(name, tuple(packed.get(b.name, b) for b in state.dag.arguments), body)
+    params = tuple(packed.get(b.name, b) for b in state.dag.arguments)
+    return with_dims(Function(name, params, body, dims=state.dag.dims))

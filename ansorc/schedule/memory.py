@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ansorc.ir import dim as sized
+from ansorc.ir.dim import Size
 from ansorc.ir.expr import BinaryOp, Expr, binary, const
 from ansorc.schedule.extent import Extent, IntArray, add, divide_up, multiply
-from ansorc.schedule.stage import Alignment, At, SplitRelation, Stage
+from ansorc.schedule.stage import Alignment, At, SplitRelation, Stage, size_within
 from ansorc.schedule.values import as_int
 
 
@@ -35,6 +37,30 @@ def memory_shape(stage: Stage) -> tuple[Extent, ...]:
         *shape[dimension + 1 :],
         length,
     )
+
+
+def memory_sizes(stage: Stage) -> tuple[Size | None, ...]:
+    """Return the extents in memory that the caller gives, None for others; empty if all are known.
+
+    Raise ValueError for a sketch or a population.
+    """
+    is_part = isinstance(stage.attach, At)
+    extents = stage.region if is_part else tuple(axis.extent for axis in stage.op.axes)
+    sizes = [size_within(axis, extent) for axis, extent in zip(stage.op.axes, extents, strict=True)]
+    if all(size is None for size in sizes):
+        return ()
+    padded = _pad(stage)[0]
+    for number, size in enumerate(sizes):
+        if size is not None:
+            sizes[number] = size + (as_int(padded[number]) - as_int(extents[number]))
+    panel = panel_of(stage)
+    if panel is None:
+        return tuple(sizes)
+    dimension, length = panel
+    outer = sizes[dimension]
+    panels = None if outer is None else sized.divide_up(outer, as_int(length))
+    first = panels if isinstance(panels, Size) else None
+    return (first, *sizes[:dimension], *sizes[dimension + 1 :], None)
 
 
 def memory_indices(stage: Stage, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -61,6 +61,8 @@ def find_needs(state: State, stage: Stage) -> tuple[Need, ...]:
     conditions = dict.fromkeys((*of_terms, *_where_taken(state, stage, {})))
     needs: list[Need] = []
     for need in (need for need in map(_need, conditions) if need is not None):
+        if not need.total.terms.keys() <= extents.keys():
+            continue  # it follows a size that the caller gives
         moved = [factor * (extents[axis] - 1) for axis, factor in need.total.terms.items()]
         most = need.total.constant + sum(each for each in moved if each > 0)
         if need.most != const(0):

@@ -10,8 +10,10 @@ from typing import cast
 from ansorc.ir.arith.interval import bounds, prove
 from ansorc.ir.arith.scalar import conjunction
 from ansorc.ir.buffer import Buffer, Scope
+from ansorc.ir.dim import least_of
 from ansorc.ir.expr import CompareOp, Expr, Load, Select, Var, compare, const
 from ansorc.ir.node import Node, rewrite
+from ansorc.ir.size_expr import size_expr
 from ansorc.ir.stmt import For, If, LoopKind, Seq, Stmt, Store
 from ansorc.ir.substitute import free_vars, substitute
 from ansorc.lang.compute_op import StateBuffer, StepSum
@@ -24,7 +26,7 @@ from ansorc.schedule.in_place import Writing, read_buffers, store_together, writ
 from ansorc.schedule.initial import first_pass
 from ansorc.schedule.layout import load_packed
 from ansorc.schedule.loops import allocated, loop_of, sequence, stages_ahead, starts_threads, under
-from ansorc.schedule.memory import memory_shape
+from ansorc.schedule.memory import memory_shape, memory_sizes
 from ansorc.schedule.needed import Need, find_needs
 from ansorc.schedule.placed import Placed, axis_values_of, indices_in_memory, is_at_once
 from ansorc.schedule.scan_state import (
@@ -121,12 +123,11 @@ class Nests:
 
     def _buffers(self, stage: Stage) -> tuple[Buffer, ...]:
         shape = tuple(as_int(extent) for extent in memory_shape(stage))
-        if isinstance(stage.attach, Root):
-            if stage.name in self.state.writings:
-                return written_buffers(stage, self.state.writings[stage.name])
-            return tuple(replace(buffer, shape=shape) for buffer in stage.op.buffers)
-        scope = self._scope(stage)
-        return tuple(replace(buffer, shape=shape, scope=scope) for buffer in stage.op.buffers)
+        sizes, is_root = memory_sizes(stage), isinstance(stage.attach, Root)
+        if is_root and stage.name in self.state.writings:
+            return written_buffers(stage, self.state.writings[stage.name])
+        scope, buffers = Scope.GLOBAL if is_root else self._scope(stage), stage.op.buffers
+        return tuple(replace(b, shape=shape, sizes=sizes, scope=scope) for b in buffers)
 
     def _scope(self, stage: Stage) -> Scope:
         """Return the memory of what is held for a part of the nest that is being built."""
@@ -488,11 +489,12 @@ class Nests:
         """Return the conditions of splits, and those by which all axes are inside the tensor."""
         conditions = [guard.condition for guard in guards]
         if isinstance(placed.stage.attach, At):
-            for axis in placed.stage.op.axes:
-                value = values[axis.name]
+            for axis, low in zip(placed.stage.op.axes, placed.lows, strict=True):
+                value, size = values[axis.name], placed.stage.size_of(axis)
                 range_ = bounds(value, self.ranges)
-                if range_ is None or range_[1] >= axis.extent:
-                    conditions.append(compare(CompareOp.LT, value, const(axis.extent)))
+                to_end = low == const(0) and size is not None  # so do the loops go
+                if range_ is None or (not to_end and range_[1] >= least_of(axis.length)):
+                    conditions.append(compare(CompareOp.LT, value, size_expr(axis.length)))
                 if range_ is None or range_[0] < 0:
                     conditions.append(compare(CompareOp.GE, value, const(0)))
         return [c for c in conditions if prove(c, self.ranges) is not True]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from ansorc.ir.dim import Size, SizeLike
 from ansorc.ir.substitute import free_vars
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.schedule.extent import Extent, multiply
@@ -52,6 +53,17 @@ class Loop:
     """Iterations that a thread of a PARALLEL loop takes at a time; 0: equal shares for all."""
     function: str = ""
     """The dot product of a TENSORIZE mark, or the matrix-unit function of a MATRIX mark."""
+    size: Size | None = None
+    """The extent that the caller gives; `extent` is then the most that it may be."""
+
+    @property
+    def length(self) -> SizeLike:
+        """The extent of one program: a number, or a size; raise ValueError for a hole."""
+        if self.size is not None:
+            return self.size
+        if not isinstance(self.extent, int):
+            raise ValueError("the state is a sketch or a population, not one program")
+        return self.extent
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +264,10 @@ class Stage:
         initial = new[0].name if is_before else self.initial
         return replace(self, iterators=iterators, initial=initial)
 
+    def size_of(self, axis: Axis) -> Size | None:
+        """Return the size that is computed along `axis`; None if the extent is known."""
+        return size_within(axis, self.region[self.op.axes.index(axis)])
+
     @cached_property
     def parts(self) -> Mapping[str, tuple[Part, ...]]:
         """The shares of the axes that each iterator of the loop order moves."""
@@ -286,14 +302,21 @@ def fresh_iterators(op: ComputeOp, region: tuple[Extent, ...]) -> tuple[Loop, ..
     Those of its tensor run over `region`, but not along axes along which terms are scattered.
     """
     space = [
-        Loop(axis.name, extent, _kind(op, axis), axis.name)
+        Loop(axis.name, extent, _kind(op, axis), axis.name, size=size_within(axis, extent))
         for axis, extent in zip(op.axes, region, strict=True)
         if axis in op.loop_axes
     ]
     if op.scan is not None and op.mixed_axes:  # a step needs the states of all of them
         space.sort(key=lambda loop: loop.axis in op.mixed_axes)
-    reduce = (Loop(a.name, a.extent, AxisKind.REDUCE, a.name) for a in op.reduce_axes)
+    reduce = (Loop(a.name, a.extent, AxisKind.REDUCE, a.name, size=a.size) for a in op.reduce_axes)
     return (*space, *reduce)
+
+
+def size_within(axis: Axis, extent: Extent) -> Size | None:
+    """Return the size that `extent` of `axis` is; None if it is a part, whose extent is known."""
+    if axis.size is None or not isinstance(extent, int) or extent < axis.extent:
+        return None
+    return axis.size
 
 
 def _kind(op: ComputeOp, axis: Axis) -> AxisKind:

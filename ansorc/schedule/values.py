@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ansorc.ir.expr import Binary, CompareOp, Const, Expr, compare, const
 from ansorc.ir.expr import BinaryOp as Op
+from ansorc.ir.size_expr import size_expr
 from ansorc.schedule.extent import Extent
 from ansorc.schedule.stage import AxisKind, FuseRelation, SplitRelation, Stage
 
@@ -34,7 +35,7 @@ def iterator_values(
             value = _join(relation, values)
             values[relation.parent.name] = value
             if not relation.is_exact:
-                limit = const(as_int(relation.parent.extent))
+                limit = size_expr(relation.parent.length)
                 condition = compare(CompareOp.LT, value, limit)
                 guards.append(SplitPredicate(condition, relation.parent.kind))
         else:
@@ -84,7 +85,7 @@ def _join(relation: SplitRelation, values: Mapping[str, Expr]) -> Expr:
 def _split(relation: FuseRelation, value: Expr) -> dict[str, Expr]:
     parted: dict[str, Expr] = {}
     for parent in reversed(relation.parents[1:]):
-        extent = const(as_int(parent.extent))
+        extent = size_expr(parent.length)
         parted[parent.name] = Binary(Op.MOD, value, extent)
         value = Binary(Op.FLOORDIV, value, extent)
     parted[relation.parents[0].name] = value

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ansorc.codegen.base import backend_of
+from ansorc.codegen.build import require_sizes_allowed
 from ansorc.codegen.call.build import compile_module
 from ansorc.codegen.call.module import Module
 from ansorc.codegen.package.signature import MeasuredProgram
-from ansorc.errors import BuildError, RecordError, TargetError
+from ansorc.errors import ArgumentError, BuildError, LanguageError, RecordError, TargetError
 from ansorc.ir.dump import dump_folder
 from ansorc.lang.dag import ComputeDAG
 from ansorc.schedule import (
@@ -25,6 +26,7 @@ from ansorc.schedule import (
 from ansorc.schedule.dump import write_schedule
 from ansorc.schedule.steps import RewriteLayout
 from ansorc.search.default import default_steps
+from ansorc.search.family import choose_family
 from ansorc.search.measure import CachePolicy, ProgramText
 from ansorc.search.record import (
     Environment,
@@ -93,6 +95,8 @@ def compile_operator(
     title = program.name if isinstance(program, Task) else "kernel"
     dag = program if isinstance(program, ComputeDAG) else program.dag
     task = Task(dag, default_target if target is None else target, name or title)
+    if dag.dims and not isinstance(program, State):
+        return compile_sized(task, [], check_indices=check_indices)
     if isinstance(program, State):
         backend_of(task.target)
         by_hand = replace(_BY_HAND, check_indices=check_indices)
@@ -104,6 +108,67 @@ def compile_program(task: Task, program: ChosenSchedule, name: str = "") -> Modu
     """Return `program` compiled for the task's target under `name` (default: the task's)."""
     backend_of(task.target)
     return _compile(replay(task.dag, program.steps), task, name or task.name, program)
+
+
+def compile_sized(
+    task: Task, known: Sequence[ChosenSchedule], *, check_indices: bool = True
+) -> Module:
+    """Return the family of a task with dimensions as the one C function of its name.
+
+    Its programs are those of `known` that fit; without any, untuned ones. Raise BuildError for a
+    target that is no CPU.
+    """
+    require_sizes_allowed(task.dag.dims, task.target)
+    begin = time.perf_counter()
+    family = choose_family(task.dag, task.target, [program.steps for program in known])
+    _LOG.info(
+        "%s: %d programs for %s, chosen in %s", task.name, len(family.programs),
+        ", ".join(map(str, task.dag.dims)), seconds_text(time.perf_counter() - begin, 3),
+    )  # fmt: skip
+    branches = family.branches()
+    parts = tuple(replace(f, checks_indices=check_indices) for f in branches.functions)
+    used = [each for each in known if each.steps in family.programs]
+    return compile_module(
+        replace(branches, functions=parts), task.target, task.name, packings=family.packings,
+        records=tuple(record for each in used for record in each.records),
+        dump=dump_folder(task.name),
+    )  # fmt: skip
+
+
+def sized_programs(task: Task, choice: ProgramChoice) -> list[ChosenSchedule]:
+    """Return the best recorded programs of a task with dimensions at the sizes that were tuned.
+
+    Raise RecordError if there is none.
+    """
+    path, advice = choice.records, "tune it at sizes that matter: ac.tune(Task(dag.at({…})))"
+    if is_missing(path):
+        raise RecordError(f"there is no record file {path}; {advice}")
+    found: list[ChosenSchedule] = []
+    with Records.open(path, create=False) as records:
+        environment = find_environment([task], choice, records)
+        for stored in records.tasks():
+            known = _at_sizes_of(task, stored)
+            best = None if known is None else records.best(stored.key, environment)
+            if best is not None and known is not None:
+                found.append(program_of_record(known, best))
+    if not found:
+        raise RecordError(
+            f"{path} holds no measured program of '{task.name}' at any size for "
+            f"{task.target.text}; {advice}"
+        )
+    return found
+
+
+def _at_sizes_of(task: Task, stored: Task) -> Task | None:
+    """Return `task` at the sizes of a `stored` one; None if that is another computation."""
+    shapes = [buffer.shape for buffer in stored.dag.inputs]
+    if stored.target.text != task.target.text or len(shapes) != len(task.dag.inputs):
+        return None
+    try:
+        known = task.dag.at(task.dag.sizes_of_shapes(shapes))
+    except (ArgumentError, LanguageError):
+        return None
+    return Task(known, task.target, task.name) if known.key == stored.dag.key else None
 
 
 def default_program(

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Unpack, overload
 
-from ansorc.errors import MeasureError
+from ansorc.errors import MeasureError, OptionError
 from ansorc.search.live_line import show_in_notebooks
 from ansorc.search.machines import Machines, MachinesAhead, choose_in_thread, machines_for
 from ansorc.search.measure import nothing
@@ -55,6 +55,13 @@ def tune(
     """
     options = TuneOptions.of(settings)
     dags = [each.dag for each in ([task] if isinstance(task, Task) else task)]
+    for dag in dags:
+        if dag.dims:
+            names = ", ".join(f"{dim.name!r}: …" for dim in dag.dims)
+            raise OptionError(
+                "programs are measured at one size: tune it at sizes that matter, "
+                f"Task(dag.at({{{names}}})), and build the definition with these records"
+            )
     options = replace(options, inputs=require_inputs(dags, options.inputs))
     if isinstance(task, Task):
         return tune_task(task, options, show_in_notebooks(task))

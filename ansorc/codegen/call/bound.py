@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from ansorc.codegen.base import BoundKernel, DirectCall, DirectKernel, LoadedKernel
 from ansorc.codegen.package.signature import Signature
 from ansorc.ir.aligned import Array
+
+
+@runtime_checkable
+class SizedKernel(LoadedKernel, Protocol):
+    """A kernel whose caller gives the sizes of dimensions."""
+
+    def at(self, sizes: Sequence[int]) -> LoadedKernel:
+        """Return the kernel for these sizes, in the order of the signature's dimensions."""
+        ...
 
 
 class FixedInputs:
@@ -35,6 +45,15 @@ class FixedInputs:
             return None
         newly_fixed = {self._free[n]: array for n, array in fixed.items()}
         return self._kernel.direct(self._signature, self._fixed | newly_fixed, most_threads)
+
+    def at(self, sizes: Sequence[int]) -> FixedInputs:
+        """Return the kernel for these sizes of its dimensions."""
+        assert isinstance(self._kernel, SizedKernel)
+        return FixedInputs(self._kernel.at(sizes), self._at(sizes), self._fixed)
+
+    def _at(self, sizes: Sequence[int]) -> Signature:
+        names = [dim.name for dim in self._signature.dims]
+        return self._signature.at(dict(zip(names, sizes, strict=True)))
 
     def close(self) -> None:
         """Free the code."""

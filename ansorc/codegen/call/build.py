@@ -9,6 +9,7 @@ from ansorc.codegen.build import compile_function
 from ansorc.codegen.call.module import Module, load_code
 from ansorc.codegen.package.c_names import require_c_name
 from ansorc.codegen.package.signature import MeasuredProgram
+from ansorc.codegen.size_branches import SizeBranches
 from ansorc.ir.dump import DumpFolder
 from ansorc.ir.packing import Packing
 from ansorc.ir.stmt import Function
@@ -16,7 +17,7 @@ from ansorc.target import Target
 
 
 def compile_module(
-    function: Function,
+    function: Function | SizeBranches,
     target: Target,
     name: str | None = None,
     *,
@@ -33,7 +34,13 @@ def compile_module(
     most that work on a call (0: as many as the caller allows), `dump` a folder for all stages.
     Raises BuildError for what the target or C cannot do.
     """
-    require_c_name(name or function.name)
-    named = replace(function, name=name or function.name, threads=threads)
+    if isinstance(function, SizeBranches):
+        title = name or function.functions[0].name
+        parts = tuple(replace(f, name=title, threads=threads) for f in function.functions)
+        named = replace(function, functions=parts)
+    else:
+        title = name or function.name
+        named = replace(function, name=title, threads=threads)
+    require_c_name(title)
     built = compile_function(named, target, flops=flops, packings=packings, dump=dump)
     return load_code(built.code, replace(built.signature, records=records), target)

@@ -64,7 +64,14 @@ def require_no_stream(name: str, target: Target, stream: object) -> None:
 class Caller(Generic[Loaded]):
     """Calls with arrays that are checked, each thread with a workspace of its own."""
 
-    def __init__(self, signature: Signature, target: Target, code: LazyCode[Loaded]) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        target: Target,
+        code: LazyCode[Loaded],
+        packed: PackedInputs | None = None,
+    ) -> None:
+        """Call `code`; `packed` holds the weights that were packed, if several callers share it."""
         self._signature, self._target, self._code = signature, target, code
         self._of_thread = threading.local()
         params = signature.params
@@ -72,7 +79,7 @@ class Caller(Generic[Loaded]):
         self._is_output = [param.is_output for param in params]
         self._inputs = self._is_output.count(False)
         self._has_outputs_last = not any(self._is_output[: self._inputs])
-        self._packed_inputs = PackedInputs(signature)
+        self._packed_inputs = PackedInputs(signature) if packed is None else packed
         self._complex = ComplexArguments(signature)
         self._direct: DirectCall | None = None
         self._has_tried_direct = False

@@ -13,6 +13,7 @@ from ansorc.codegen.call.arguments import check_arrays, file_path, pack_weight
 from ansorc.codegen.call.bound import BoundCall, FixedInputs
 from ansorc.codegen.call.caller import Caller, LazyCode, require_no_stream
 from ansorc.codegen.call.device_caller import DeviceCaller
+from ansorc.codegen.call.sized_caller import SizedCaller
 from ansorc.codegen.call.timing import Timing
 from ansorc.codegen.package.artifact import Artifact
 from ansorc.codegen.package.manifest import Manifest
@@ -38,7 +39,11 @@ class Module:
         """The arguments of a call."""
         self.target = target
         self._code = code
-        self._caller = Caller(signature, target, code)
+        self._caller: SizedCaller | Caller[LoadedKernel] = (
+            SizedCaller(signature, target, code)
+            if signature.dims
+            else Caller(signature, target, code)
+        )
         is_on_device = opener_of(target).capabilities(target).device
         self._device = DeviceCaller(signature, code.get) if is_on_device else None
         self._compiled = compiled
@@ -122,8 +127,11 @@ class Module:
         """
         if self._device is not None:
             return self._device.time(arrays, None, min_time_s=min_time_s, max_repeats=max_repeats)
+        caller = self._caller
+        if isinstance(caller, SizedCaller):
+            return caller.time(arrays, threads, min_time_s=min_time_s, max_repeats=max_repeats)
         checked = check_arrays(self.signature, arrays)
-        return self._caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
+        return caller.time(checked, threads, min_time_s=min_time_s, max_repeats=max_repeats)
 
     def save(self, path: str | os.PathLike[str]) -> Artifact:
         """Write the kernel for C and C++: `path` (.so, .a or .o) with a .h and a .json beside it.

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from ansorc.codegen.llvm.fault import define_fault
 from ansorc.codegen.llvm.features import require_features
 from ansorc.codegen.llvm.guard import define_check, needs_guard, write_guard
-from ansorc.codegen.llvm.parallel import Outliner, pointer_attributes
+from ansorc.codegen.llvm.parallel import Outliner, pointer_attributes, return_if
 from ansorc.codegen.llvm.stmt import StmtWriter
 from ansorc.codegen.llvm.storage import Storage, kernel_storage
 from ansorc.codegen.llvm.workspace import return_with_workspace
 from ansorc.codegen.llvm.writer import ONCE, FunctionWriter, ModuleWriter
-from ansorc.codegen.package.signature import FAULT_RECORD
+from ansorc.codegen.package.signature import FAULT_RECORD, NO_SUCH_SHAPE
 from ansorc.errors import BuildError
 from ansorc.ir.buffer import Buffer
+from ansorc.ir.dim import Dim
 from ansorc.ir.passes.matrix_nest import holds_nests
 from ansorc.ir.stmt import (
     For,
@@ -101,6 +102,10 @@ def _write_body(module: ModuleWriter, function: Function, storage: Storage) -> N
     for number, buffer in enumerate(function.params):
         body.exprs.memory.bases[buffer.name] = f"%p{number}"
         arguments.append(f"{_param(buffer, stored)} %p{number}")
+    for dim in function.dims:
+        name = f"%n.{dim.name}"
+        body.exprs.index.bind_argument(dim.variable, name, dim.bounds)
+        arguments.append(f"i64 {name}")
     for number, slot in enumerate(storage.slots):
         for buffer in slot:
             body.place(buffer, f"%w{number}")
@@ -126,6 +131,7 @@ def _write_entry(
     writer = FunctionWriter(module)
     write_guard(writer, function.name)
     arguments = [f"ptr %p{number}" for number in range(len(function.params))]
+    arguments += [f"i64 {write_count(writer, dim)}" for dim in function.dims]
 
     def write_call(base: str) -> str:
         for offset in dict.fromkeys(storage.block.values()):
@@ -140,9 +146,27 @@ def _write_entry(
         writer.line(f"ret i32 {write_call('null')}")
     stored = _find_stored(function)
     params = [f"{_param(buffer, stored)} %p{n}" for n, buffer in enumerate(function.params)]
-    listing = ", ".join([*params, "ptr %workspace", "i32 %threads"])
+    sizes = [f"i64 %{dim.name}.size" for dim in function.dims]
+    listing = ", ".join([*params, *sizes, "ptr %workspace", "i32 %threads"])
     head = f"define i32 @{function.name}({listing}) {ONCE}"
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
+
+
+def write_count(writer: FunctionWriter, dim: Dim) -> str:
+    """Write the test of the size of a dimension; return how many multiples of it there are.
+
+    The function returns NO_SUCH_SHAPE if the dimension cannot have the size.
+    """
+    size = f"%{dim.name}.size"
+    low = writer.emit(f"icmp slt i64 {size}, {dim.low}")
+    high = writer.emit(f"icmp sgt i64 {size}, {dim.high}")
+    wrong = writer.emit(f"or i1 {low}, {high}")
+    if dim.multiple > 1:
+        rest = writer.emit(f"srem i64 {size}, {dim.multiple}")
+        is_part = writer.emit(f"icmp ne i64 {rest}, 0")
+        wrong = writer.emit(f"or i1 {wrong}, {is_part}")
+    return_if(writer, wrong, str(NO_SUCH_SHAPE))
+    return size if dim.multiple == 1 else writer.emit(f"sdiv exact i64 {size}, {dim.multiple}")
 
 
 def _most_threads(writer: FunctionWriter, most: int) -> str:

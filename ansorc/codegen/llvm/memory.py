@@ -497,4 +497,4 @@ def _load_key(flat: LaneIndex[Symbol], wanted: str | None) -> tuple[object, ...]
 def _inside(element: Linear[Symbol], buffer: Buffer, reach: int = 0) -> bool:
     """Whether the elements from `place` to `place + reach` are known to be in `buffer`."""
     ends = bounds(element, reach)
-    return ends is not None and ends[0] >= 0 and ends[1] < buffer.elements
+    return ends is not None and ends[0] >= 0 and ends[1] < buffer.least_elements

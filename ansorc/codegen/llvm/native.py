@@ -13,20 +13,25 @@ from ansorc.ir.aligned import Array
 class NativeKernel:
     """The kernel at `address`, whose code is freed by `free`."""
 
-    def __init__(self, address: int, free: Callable[[], object]) -> None:
-        self._address, self._free = address, free
+    def __init__(self, address: int, free: Callable[[], object], sizes: Sequence[int] = ()) -> None:
+        self._address, self._free, self._sizes = address, free, tuple(sizes)
+
+    def at(self, sizes: Sequence[int]) -> NativeKernel:
+        """Return the kernel for these sizes of its dimensions; the code stays this one's."""
+        return NativeKernel(self._address, lambda: None, sizes)
 
     def bind(
         self, arrays: Sequence[Array], workspace: int | None, threads: int
     ) -> BoundNativeKernel:
         """Return the kernel on `arrays`; see `base.LoadedKernel`."""
-        return BoundNativeKernel(self, self._address, arrays, workspace, threads)
+        return BoundNativeKernel(self, (self._address, self._sizes), arrays, workspace, threads)
 
     def direct(
         self, signature: Signature, fixed: Mapping[int, Array], most_threads: int
     ) -> DirectCall | None:
         """Return what checks and runs the kernel; see `base.DirectKernel`."""
-        return direct_call(self._address, signature, fixed, most_threads, self)
+        kernel = self._address, self._sizes
+        return direct_call(kernel, signature, fixed, most_threads, self)
 
     def close(self) -> None:
         """Free the code."""
@@ -39,12 +44,12 @@ class BoundNativeKernel:
     def __init__(
         self,
         kernel: NativeKernel,
-        address: int,
+        place: tuple[int, tuple[int, ...]],
         arrays: Sequence[Array],
         workspace: int | None,
         threads: int,
     ) -> None:
-        self._run = bind_run(address, arrays, workspace, threads, kernel)
+        self._run = bind_run(place, arrays, workspace, threads, kernel)
 
     def run(self, calls: int) -> int:
         """Call the kernel `calls` times, the GIL released; end at the first status but 0."""

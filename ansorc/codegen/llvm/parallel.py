@@ -28,6 +28,14 @@ class _Captures:
     """Loop variables around the loop that are not constants."""
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """The iterations that threads share: their number as an operand, and the length of a chunk."""
+
+    end: str
+    chunk: int
+
+
 class Outliner:
     """Write the parallel loops of one kernel as functions of its module."""
 
@@ -47,7 +55,9 @@ class Outliner:
         operands = [outer.exprs.memory.bases[buffer.name] for buffer in captures.buffers]
         index = outer.exprs.index
         operands += [index.materialize(value).text for value in captures.variables.values()]
-        _write_call(outer.writer, name, list(zip(kinds, operands, strict=True)), loop)
+        end = outer.exprs.value(loop.bounds[1]).text if loop.bounds else str(loop.extent)
+        shared = _Shared(end, loop.chunk)
+        _write_call(outer.writer, name, list(zip(kinds, operands, strict=True)), shared)
         outer.writer.forget_loads(buffer.name for buffer in captures.buffers)
 
     def _chunk(self, name: str, outer: StmtWriter, loop: For, captures: _Captures) -> str:
@@ -78,7 +88,8 @@ class Outliner:
 
 def pointer_attributes(buffer: Buffer) -> str:
     """Return what is always true of the pointer to `buffer`."""
-    return f"noalias nonnull align {buffer.dtype.bytes} dereferenceable({max(1, buffer.bytes)})"
+    least = max(1, buffer.least_elements * buffer.dtype.bytes)
+    return f"noalias nonnull align {buffer.dtype.bytes} dereferenceable({least})"
 
 
 def _reserve(inner: StmtWriter, storage: Storage) -> str:
@@ -167,7 +178,7 @@ def _trampoline(name: str, kinds: list[str]) -> str:
 
 
 def _write_call(
-    writer: FunctionWriter, name: str, operands: list[tuple[str, str]], loop: For
+    writer: FunctionWriter, name: str, operands: list[tuple[str, str]], loop: _Shared
 ) -> None:
     """With one thread, call the body; else let the runtime call it from its pool."""
     direct, pool, join = writer.name("direct"), writer.name("pool"), writer.name("join")
@@ -178,7 +189,7 @@ def _write_call(
     writer.line(f"br i1 {alone}, label {direct}, label {pool}")
     writer.start_block(direct)
     listing = ", ".join([f"{kind} {text}" for kind, text in operands])
-    listing = f"{listing}, i64 0, i64 {loop.extent}" if listing else f"i64 0, i64 {loop.extent}"
+    listing = f"{listing}, i64 0, i64 {loop.end}" if listing else f"i64 0, i64 {loop.end}"
     first = writer.emit(f"call i32 @{name}({listing})")
     writer.line(f"br label {join}")
     writer.start_block(pool)
@@ -190,7 +201,7 @@ def _write_call(
 
 
 def _pool_call(
-    writer: FunctionWriter, name: str, memory: str, operands: list[tuple[str, str]], loop: For
+    writer: FunctionWriter, name: str, memory: str, operands: list[tuple[str, str]], loop: _Shared
 ) -> str:
     """Fill the closure and hand the loop to the runtime; return the name of its status."""
     closure = _closure_type([kind for kind, _ in operands])
@@ -204,13 +215,11 @@ def _pool_call(
     return writer.emit(f"select i1 {is_own}, i32 {stored}, i32 {failed}")
 
 
-def _runtime_call(writer: FunctionWriter, part: str, loop: For) -> str:
+def _runtime_call(writer: FunctionWriter, part: str, loop: _Shared) -> str:
     """Write the call that shares `loop` among threads, in equal parts or in chunks."""
     if loop.chunk == 0:
         writer.module.declare("declare i32 @ansorc_parallel_for(ptr, ptr, i64, i32)")
-        return writer.emit(
-            f"call i32 @ansorc_parallel_for({part}, i64 {loop.extent}, i32 %threads)"
-        )
+        return writer.emit(f"call i32 @ansorc_parallel_for({part}, i64 {loop.end}, i32 %threads)")
     writer.module.declare("declare i32 @ansorc_parallel_for_dynamic(ptr, ptr, i64, i64, i32)")
-    counts = f"i64 {loop.extent}, i64 {loop.chunk}, i32 %threads"
+    counts = f"i64 {loop.end}, i64 {loop.chunk}, i32 %threads"
     return writer.emit(f"call i32 @ansorc_parallel_for_dynamic({part}, {counts})")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -88,10 +88,19 @@ class _MethodRecord(ctypes.Structure):
     )  # fmt: skip
 
 
+Kernel: TypeAlias = tuple[int, tuple[int, ...]]
+"""The address of a kernel, and the sizes of its dimensions. C passes a size where it would pass
+another pointer, so they are what follows the pointers of the arrays."""
+
+
 def direct_call(
-    kernel: int, signature: Signature, fixed: Mapping[int, Array], most_threads: int, owner: object
+    kernel: Kernel,
+    signature: Signature,
+    fixed: Mapping[int, Array],
+    most_threads: int,
+    owner: object,
 ) -> DirectCall | None:
-    """Return `call` for the kernel at the address `kernel`; see `base.DirectKernel`.
+    """Return `call` for a kernel; see `base.DirectKernel`.
 
     `fixed` are arrays that it always gets, by the number of the argument. `owner` lives as long as
     what is returned. None if this Python or NumPy keeps its objects in another way than expected.
@@ -101,15 +110,18 @@ def direct_call(
     params = signature.params
     kinds = [param.dtype.numpy for param in params]
     extents = [(ctypes.c_int64 * max(1, len(p.source_shape)))(*p.source_shape) for p in params]
-    arguments = (_ArgumentRecord * max(1, len(params)))(
+    address, sizes = kernel
+    count = len(params) + len(sizes)
+    arguments = (_ArgumentRecord * max(1, count))(
         *(
             _argument(param, kinds[number], fixed.get(number), extents[number])
             for number, param in enumerate(params)
-        )
+        ),
+        *(_ArgumentRecord(fixed=size) for size in sizes),
     )
-    repeat_code, repeat = repeat_function(len(params))
+    repeat_code, repeat = repeat_function(count)
     call = _CallRecord(
-        kernel, repeat, len(params), len(params) - len(fixed), most_threads,
+        address, repeat, count, len(params) - len(fixed), most_threads,
         ctypes.addressof(arguments), id(int), id(np.ndarray), id(PackedWeight), id(None),
         id(_EXCHANGE), id(_GRADIENT), id(False),
     )  # fmt: skip
@@ -119,12 +131,14 @@ def direct_call(
 
 
 def bind_run(
-    kernel: int, arrays: Sequence[Array], workspace: int | None, threads: int, owner: object
+    kernel: Kernel, arrays: Sequence[Array], workspace: int | None, threads: int, owner: object
 ) -> Callable[[int], int]:
-    """Return `run` for the kernel at the address `kernel` on `arrays`."""
-    places = (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
-    repeat_code, repeat = repeat_function(len(arrays))
-    run = _RunRecord(kernel, repeat, ctypes.addressof(places), workspace, threads)
+    """Return `run` for a kernel on `arrays`."""
+    address, sizes = kernel
+    values = [*(array.ctypes.data for array in arrays), *sizes]
+    places = (ctypes.c_void_p * max(1, len(values)))(*values)
+    repeat_code, repeat = repeat_function(len(values))
+    run = _RunRecord(address, repeat, ctypes.addressof(places), workspace, threads)
     return _function("run", run, (places, tuple(arrays), repeat_code, owner))
 
 

@@ -195,7 +195,9 @@ class StmtWriter:
                     self.writer, self.exprs, check,
                     lambda: self.loop(in_turn, "0", str(stmt.extent)),
                 )  # fmt: skip
-            case LoopKind.RAGGED:
+            case LoopKind.SIZE:
+                self.statement(stmt.body)  # its variable is an argument
+            case _ if stmt.bounds:
                 self._ragged(stmt)
             case _ if stmt.kind is LoopKind.UNROLLED or stmt.extent <= 1:
                 is_step = is_tile_step(stmt)
@@ -208,7 +210,7 @@ class StmtWriter:
                 self.loop(stmt, "0", str(stmt.extent))
 
     def _ragged(self, stmt: For) -> None:
-        """Write a loop whose range is data: nothing runs where it is empty."""
+        """Write a loop whose range is not known: nothing runs where it is empty."""
         begin, end = (self.exprs.value(bound).text for bound in stmt.bounds)
         writer = self.writer
         then, join = writer.name("then"), writer.name("join")

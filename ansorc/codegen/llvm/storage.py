@@ -15,6 +15,8 @@ from ansorc.ir.stmt import (
     Check,
     For,
     Function,
+    If,
+    LoopKind,
     Prefetch,
     Seq,
     Stmt,
@@ -141,8 +143,11 @@ def _in_order(stmt: Stmt) -> Iterator[Stmt]:
         case Seq(stmts):
             for part in stmts:
                 yield from _in_order(part)
-        case Allocate(_, body):
+        case Allocate(_, body) | For(_, _, LoopKind.SIZE, body):
             yield from _in_order(body)
+        case If(_, then, otherwise):  # only one of them runs
+            yield from _in_order(then)
+            yield from _in_order(Seq(()) if otherwise is None else otherwise)
         case _:
             yield stmt
 

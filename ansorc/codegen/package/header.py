@@ -16,6 +16,9 @@ _STATUS = """\
 #define ANSORC_OK 0
 #define ANSORC_OUT_OF_MEMORY 1 /* the heap had no room for the kernel's buffers */
 #define ANSORC_LACKS_FEATURES 2 /* this processor lacks instructions that the kernel uses */
+#endif
+#ifndef ANSORC_NO_SUCH_SHAPE
+#define ANSORC_NO_SUCH_SHAPE 6 /* the library was built for other sizes */
 #endif"""
 FAULT_STATUSES = """\
 #ifndef ANSORC_INDEX_OUT_OF_RANGE
@@ -96,6 +99,7 @@ def declaration(signature: Signature, names: Sequence[str], function: str, *more
         for param, name in zip(signature.params, names, strict=True)
     ]
     indent = " " * (len(function) + len("int32_t ("))
+    arguments += [f"int64_t {dim.name}" for dim in signature.dims]
     listing = f",\n{indent}".join([*arguments, "void *workspace", "int32_t threads", *more])
     return f"int32_t {function}({listing});"
 
@@ -162,7 +166,18 @@ def heading(manifest: Manifest, names: Sequence[str]) -> list[str]:
     signature = manifest.signature
     first = f"{signature.name}, version {manifest.version}, for {manifest.target.text}."
     pairs = zip(signature.params, names, strict=True)
-    return [first, "", *(_describe(param, name) for param, name in pairs)]
+    return [first, "", *(_describe(param, name) for param, name in pairs), *_size_lines(signature)]
+
+
+def _size_lines(signature: Signature) -> list[str]:
+    """Return what is to be known of the sizes that the caller gives."""
+    if not signature.dims:
+        return []
+    lines = ["", "The caller gives these sizes with each call; one program serves all of them:"]
+    for dim in signature.dims:
+        multiples = f", multiples of {dim.multiple}" if dim.multiple > 1 else ""
+        lines.append(f"{dim.name}: {dim.low} to {dim.high}{multiples}")
+    return [*lines, "For others the call returns ANSORC_NO_SUCH_SHAPE (6) and does nothing."]
 
 
 def comment(lines: Sequence[str]) -> str:
@@ -231,7 +246,8 @@ def _describe(param: Param, name: str) -> str:
     role = "output" if param.is_output else "input, a weight" if param.constant else "input"
     role += ", packed" if param.is_rewritten else ""
     role += ", updated" if param.is_updated else ""
-    shape = "".join(f"[{extent}]" for extent in param.caller_shape) or " (one element)"
+    extents = param.extents if param.sizes else param.caller_shape
+    shape = "".join(f"[{extent}]" for extent in extents) or " (one element)"
     original = "" if name == param.name else f" ('{param.name}')"
     kind = param.caller_dtype.name if param.is_complex else param.dtype
     bits = _pairs(param.dtype) if param.is_complex else _BITS.get(param.dtype, "")
@@ -257,11 +273,21 @@ def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> 
     ]
     if signature.faults:
         lines.append(f"#define {prefix}_FAULT_PLACE {signature.fault_place}")
+    for dim in signature.dims:
+        lines += [
+            f"#define {prefix}_{dim.name.upper()}_LEAST {dim.low}",
+            f"#define {prefix}_{dim.name.upper()}_MOST {dim.high}",
+            f"#define {prefix}_{dim.name.upper()}_MULTIPLE {dim.multiple}",
+        ]
     for param, name in zip(signature.params, names, strict=True):
         base = f"{prefix}_{name.upper()}"
         shape = param.caller_shape
         lines.append(f"#define {base}_RANK {len(shape)}")
-        lines += [f"#define {base}_DIM{n} {extent}" for n, extent in enumerate(shape)]
+        sizes = param.sizes or (None,) * len(shape)
+        known = [n for n, size in enumerate(sizes) if size is None]
+        lines += [f"#define {base}_DIM{n} {shape[n]}" for n in known]
+        if param.sizes:
+            continue
         note = f" /* {c_type(param.dtype)}s */" if param.is_complex else ""
         lines.append(f"#define {base}_ELEMENTS {math.prod(param.source_shape)}{note}")
         if param.packing is not None:

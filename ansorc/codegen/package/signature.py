@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ansorc.codegen.package.c_names import c_names, packer_name, require_c_name
-from ansorc.ir.buffer import Buffer
+from ansorc.ir.buffer import Buffer, extents_of
+from ansorc.ir.dim import Dim, Size, SizeLike, parse_dim, parse_size, value_of
 from ansorc.ir.dtype import INT64, DType, dtype
 from ansorc.ir.fault import FaultKind, FaultSite
 from ansorc.ir.packing import Packing
@@ -56,6 +57,13 @@ class Param:
     """Whether the kernel writes the new values of this input to it."""
     is_complex: bool = False
     """Whether the caller's elements are complex: pairs of neighbours along the last dimension."""
+    sizes: tuple[Size | None, ...] = ()
+    """The extents that follow from dimensions, as those of a `Buffer`; `shape` has the largest."""
+
+    @property
+    def extents(self) -> tuple[SizeLike, ...]:
+        """The extents: numbers, and sizes that follow from dimensions."""
+        return extents_of(self.shape, self.sizes)
 
     @property
     def is_written(self) -> bool:
@@ -83,7 +91,7 @@ class Param:
     def caller_type(self) -> str:
         """The dtype and the shape of the caller's array as text: `complex64[4, 8]`."""
         kind = self.caller_dtype.name if self.is_complex else self.dtype.name
-        return f"{kind}{list(self.caller_shape)}"
+        return f"{kind}{list(self.extents if self.sizes else self.caller_shape)}"
 
     @property
     def is_rewritten(self) -> bool:
@@ -113,12 +121,14 @@ class Param:
             "packing": self.packing.to_json() if self.packing is not None else None,
             **({"updated": True} if self.is_updated else {}),
             **({"complex": True} if self.is_complex else {}),
+            **({"extents": list(map(str, self.extents))} if self.sizes else {}),
         }
 
     @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Param:
-        """Return the parameter that `to_json` wrote."""
+    def from_json(fields: Mapping[str, Any], dims: Mapping[str, Dim]) -> Param:
+        """Return the parameter that `to_json` wrote, of a kernel with these dimensions."""
         packing = fields["packing"]
+        sizes = [parse_size(text, dims) for text in fields.get("extents", ())]
         return Param(
             str(fields["name"]),
             tuple(int(extent) for extent in fields["shape"]),
@@ -128,6 +138,7 @@ class Param:
             Packing.from_json(packing) if packing is not None else None,
             bool(fields.get("updated", False)),  # only those have it that are
             bool(fields.get("complex", False)),
+            tuple(size if isinstance(size, Size) else None for size in sizes),
         )
 
 
@@ -174,6 +185,16 @@ class Signature:
     """The subjects of its checks."""
     fault_place: int = 0
     """Where in the workspace it says which of them failed, in bytes; see `FAULT_RECORD`."""
+    dims: tuple[Dim, ...] = ()
+    """The dimensions whose sizes the caller gives after the arrays, in this order."""
+
+    def at(self, sizes: Mapping[str, int]) -> Signature:
+        """Return the interface for these sizes of the dimensions, which are not given any more."""
+        params = tuple(
+            replace(p, shape=tuple(value_of(e, sizes) for e in p.extents), sizes=())
+            for p in self.params
+        )
+        return replace(self, params=params, dims=())
 
     def to_json(self) -> dict[str, object]:
         """Return what `from_json` reads back."""
@@ -187,14 +208,17 @@ class Signature:
             "threads": self.threads,
             "faults": [site.to_json() for site in self.faults],
             "fault_place": self.fault_place,
+            **({"dimensions": list(map(str, self.dims))} if self.dims else {}),
         }
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Signature:
         """Return the signature that `to_json` wrote; raise KeyError or ValueError for others."""
+        dims = tuple(map(parse_dim, fields.get("dimensions", ())))
+        by_name = {dim.name: dim for dim in dims}
         return Signature(
             str(fields["name"]),
-            tuple(Param.from_json(param) for param in fields["parameters"]),
+            tuple(Param.from_json(param, by_name) for param in fields["parameters"]),
             int(fields["workspace_bytes"]),
             bool(fields["parallel"]),
             None if fields["flops"] is None else float(fields["flops"]),
@@ -202,6 +226,7 @@ class Signature:
             int(fields.get("threads", 0)),  # a manifest of an earlier version has none of these
             tuple(map(FaultSite.from_json, fields.get("faults", ()))),
             int(fields.get("fault_place", 0)),
+            dims,
         )
 
 
@@ -217,9 +242,11 @@ def signature_of(
     packings: Sequence[Packing] = (),
     *,
     has_threads: bool = True,
+    declared: Sequence[Buffer] = (),
 ) -> Signature:
     """Return the signature of `function`, whose weights are packed as `packings` say.
 
+    `declared` are its parameters as the caller has them, where passes changed their shapes.
     `has_threads`: whether parallel loops run in threads. Raise BuildError if C cannot call it by
     its name.
     """
@@ -231,14 +258,14 @@ def signature_of(
         Param(
             b.name, b.shape, b.dtype, b.name in stored and not b.is_updated, b.constant,
             packed.get(b.name, Packing.plain(b) if b.constant else None), b.is_updated,
-            b.is_complex,
+            b.is_complex, b.sizes,
         )
-        for b in function.params
+        for b in declared or function.params
     )  # fmt: skip
     parallel = has_threads and any(map(is_parallel, parts))
     return Signature(
         function.name, params, workspace_bytes, parallel, flops, threads=function.threads,
-        faults=fault_sites(function.body),
+        faults=fault_sites(function.body), dims=function.dims,
     )  # fmt: skip
 
 

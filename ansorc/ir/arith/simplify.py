@@ -343,9 +343,9 @@ class Simplifier:
     def _loop(self, loop: For) -> Stmt:
         if loop.extent == 0:
             return Seq(())
-        inner = Simplifier({**self._ranges, loop.var.name: (0, loop.extent - 1)}, self._facts)
+        inner = Simplifier({**self._ranges, loop.var.name: loop.span}, self._facts)
         body = inner.stmt(loop.body)
-        is_kept = loop.kind in (LoopKind.BOUND, LoopKind.RAGGED)
+        is_kept = bool(loop.bounds) or loop.kind in (LoopKind.BOUND, LoopKind.SIZE)
         if _is_empty(body) or (loop.extent == 1 and not is_kept):
             return body
         bounds = self.exprs(loop.bounds)

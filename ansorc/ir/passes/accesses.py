@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from ansorc.ir.arith.interval import Ranges, bounds
+from ansorc.ir.arith.interval import Ranges, bounds, prove
 from ansorc.ir.buffer import Buffer, Scope
-from ansorc.ir.expr import Expr, Load, Not, const
+from ansorc.ir.dim import SizeLike, least_of
+from ansorc.ir.expr import CompareOp, Expr, Load, Not, compare, const
 from ansorc.ir.node import walk
+from ansorc.ir.size_expr import size_expr
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -202,8 +204,18 @@ def is_loaded(root: Stmt, name: str) -> bool:
 
 def is_inside(buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges) -> bool:
     """Return whether `indices` are inside `buffer` for all values of variables in `ranges`."""
-    intervals = [bounds(index, ranges) for index in indices]
     return all(
-        span is not None and span[0] >= 0 and span[1] < length
-        for span, length in zip(intervals, buffer.shape, strict=True)
+        _is_below(index, length, ranges)
+        for index, length in zip(indices, buffer.extents, strict=True)
     )
+
+
+def _is_below(index: Expr, length: SizeLike, ranges: Ranges) -> bool:
+    """Return whether `index` is in 0 … length - 1 for all values of variables in `ranges`."""
+    span = bounds(index, ranges)
+    if span is None or span[0] < 0:
+        return False
+    if span[1] < least_of(length) or isinstance(length, int):
+        return span[1] < least_of(length)
+    behind = compare(CompareOp.LT, index, size_expr(length))
+    return prove(behind, ranges) is True

@@ -17,6 +17,7 @@ from ansorc.ir.arith.affine import integer
 from ansorc.ir.arith.data_bounds import data_bounds
 from ansorc.ir.arith.interval import Interval, Ranges
 from ansorc.ir.arith.scalar import conjunction
+from ansorc.ir.dim import SizeLike, least_of
 from ansorc.ir.dtype import BOOL, INT32, INT64, UINT32, UINT64, DType
 from ansorc.ir.expr import (
     Binary,
@@ -40,6 +41,7 @@ from ansorc.ir.fault import FaultKind
 from ansorc.ir.node import Node, map_children, rewrite, walk
 from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.printer import expr_text
+from ansorc.ir.size_expr import size_expr
 from ansorc.ir.stmt import Check
 
 Guards = tuple[Expr, ...]
@@ -187,19 +189,21 @@ class DataChecks:
 
     def _place(self, load: Load, dimension: int, index: Expr, guards: Guards) -> Expr:
         """Collect the check of one index; return the index to use."""
-        extent = load.buffer.shape[dimension]
+        extent = load.buffer.extents[dimension]
         if not self._rules.indices:
             return index
         checked = self._ends.get((id(index), id(guards)))
         plain = index if self._rules.trusts else _drop_promises(index)
         known = data_bounds(plain, self._ranges) if checked is None else checked[2]
-        if known is not None and known[0] >= 0 and known[1] < extent:
+        if known is not None and known[0] >= 0 and known[1] < least_of(extent):
             return index
         self._add(index_check(load.buffer.name, dimension, index, extent), guards)
         if not self._rules.clamps:
             return index
         least = Binary(BinaryOp.MAX, index, _like(0, index))
-        return Binary(BinaryOp.MIN, least, _like(extent - 1, index))
+        last: Expr = size_expr(extent - 1)
+        lanes = dtype_of(index).lanes
+        return Binary(BinaryOp.MIN, least, Broadcast(last, lanes) if lanes > 1 else last)
 
     def _add(self, check: Check, guards: Guards) -> None:
         if self._rules.leaves_out(check.kind):
@@ -219,10 +223,17 @@ class DataChecks:
             self.found.append(new)
 
 
-def index_check(name: str, dimension: int, index: Expr, extent: int) -> Check:
+def index_check(name: str, dimension: int, index: Expr, extent: SizeLike) -> Check:
     """Return the check that `index` is in 0 … extent - 1 of a dimension of a tensor."""
-    args = index, integer(0), integer(extent - 1), integer(dimension)
-    return Check(_is_between(index, (0, extent - 1)), FaultKind.INDEX, name, args)
+    args = index, integer(0), size_expr(extent - 1), integer(dimension)
+    if isinstance(extent, int):
+        return Check(_is_between(index, (0, extent - 1)), FaultKind.INDEX, name, args)
+    limit: Expr = size_expr(extent)
+    lanes = dtype_of(index).lanes
+    limit = Broadcast(limit, lanes) if lanes > 1 else limit
+    above = Compare(CompareOp.GE, index, _like(0, index))
+    inside = Binary(BinaryOp.AND, above, Compare(CompareOp.LT, index, limit))
+    return Check(inside, FaultKind.INDEX, name, args)
 
 
 def _drop_promises(index: Expr) -> Expr:

@@ -18,6 +18,8 @@ from ansorc.ir.expr import Broadcast, Const, Expr, Ramp, Var, const
 from ansorc.ir.interpret_math import integer_range
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.passes.accesses import is_loaded
+from ansorc.ir.size_expr import loop_over
+from ansorc.ir.specialize import put_first
 from ansorc.ir.stmt import (
     Allocate,
     For,
@@ -57,7 +59,7 @@ def fill_memory(function: Function, *, has_threads: bool = False) -> Function:
         for buffer in outputs
         if not buffer.is_updated and not is_loaded(function.body, buffer.name)
     ]
-    return replace(function, body=Seq((*fills, body)) if fills else body)
+    return put_first(replace(function, body=body), fills)
 
 
 def _fill(buffer: Buffer, *, is_vector: bool) -> Stmt:
@@ -65,6 +67,7 @@ def _fill(buffer: Buffer, *, is_vector: bool) -> Stmt:
     value: Expr = _signal(buffer)
     *outer, last = buffer.shape or (1,)
     is_vector = is_vector and 1 < last <= _LANES and not buffer.dtype.is_bool
+    is_vector = is_vector and (not buffer.sizes or buffer.sizes[-1] is None)
     extents = outer if is_vector else [*outer, last] if buffer.shape else []
     indices: list[Expr] = [Var(f"{buffer.name}.fill{n}") for n in range(len(extents))]
     if is_vector:
@@ -75,8 +78,11 @@ def _fill(buffer: Buffer, *, is_vector: bool) -> Stmt:
     )
     stmt: Stmt = Store(buffer, tuple(indices), value)
     for n, extent in reversed(list(enumerate(extents))):
-        kind = LoopKind.UNROLLED if is_small else LoopKind.SERIAL
-        stmt = For(Var(f"{buffer.name}.fill{n}"), extent, kind, stmt)
+        var = Var(f"{buffer.name}.fill{n}")
+        if is_small and not buffer.sizes:
+            stmt = For(var, extent, LoopKind.UNROLLED, stmt)
+        else:
+            stmt = loop_over(var, buffer.extents[n], stmt)
     return stmt
 
 

@@ -85,7 +85,7 @@ class _Forming:
         if isinstance(stmt, For):
             if (chain := _find_marked(stmt)) is not None:
                 return self._form(chain, None, ranges)
-            ranges = {**ranges, stmt.var.name: (0, stmt.extent - 1)}
+            ranges = {**ranges, stmt.var.name: stmt.span}
         return map_substatements(stmt, lambda part: self.stmt(part, ranges))
 
     def _sequence(self, seq: Seq, ranges: Mapping[str, Interval]) -> Stmt:
@@ -112,7 +112,7 @@ class _Forming:
         try:
             nest = _fit(chain)
             outer = chain.loops[: len(chain.loops) - len(nest.loops)]
-            ranges = {**ranges, **{loop.var.name: (0, loop.extent - 1) for loop in outer}}
+            ranges = {**ranges, **{loop.var.name: loop.span for loop in outer}}
             spans = _spans(nest, chain.guards, ranges)
         except UnfitError as error:
             raise BuildError(

@@ -82,7 +82,7 @@ class _AffineIndex:
         if total is None:
             return None
         name = span.loop.var.name
-        ranges = {x.var.name: (0, x.extent - 1) for x in access.loops[span.depth + 1 :]}
+        ranges = {x.var.name: x.span for x in access.loops[span.depth + 1 :]}
         step = total.terms.pop(name, 0)
         outer: dict[Atom, int] = {}
         inner: dict[Atom, int] = {}

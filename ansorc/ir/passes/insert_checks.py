@@ -32,6 +32,7 @@ from ansorc.ir.passes.data_checks import (
     may_divide_by_zero,
 )
 from ansorc.ir.passes.promised_values import promise_checks
+from ansorc.ir.specialize import put_first
 from ansorc.ir.stmt import (
     Allocate,
     Check,
@@ -65,7 +66,7 @@ def insert_checks(function: Function, *, clamps: bool = False) -> Function:
         return function
     rules = CheckRules(function.checks_indices, clamps)
     body = _Placing(rules).stmt(function.body, (), {})
-    return replace(function, body=Seq((*first, body)) if first else body)
+    return put_first(replace(function, body=body), first)
 
 
 class _Placing:
@@ -86,9 +87,9 @@ class _Placing:
 
     def _check(self, stmt: Stmt, path: _Path, ranges: dict[str, Interval]) -> Stmt:
         match stmt:
-            case For(var, extent):
+            case For(var):
+                inner = {**ranges, var.name: stmt.span}
                 stmt = self._bounds(stmt, path, ranges)
-                inner = {**ranges, var.name: (0, extent - 1)}
                 return map_substatements(
                     stmt, lambda part: self.stmt(part, (*path, (stmt, None)), inner)
                 )
@@ -197,7 +198,7 @@ class _Placing:
 
     def _may_leave(self, around: Stmt, need: _Need) -> bool:
         """Return whether a check may be done before `around` instead of inside it."""
-        if isinstance(around, For) and around.kind in (LoopKind.BOUND, LoopKind.RAGGED):
+        if isinstance(around, For) and (around.bounds or around.kind is LoopKind.BOUND):
             return False  # an empty range reads nothing
         if isinstance(around, Allocate) and around.buffer.name in need.reads:
             return False

@@ -14,6 +14,7 @@ from math import gcd
 from ansorc.ir.arith.affine import Atom, Linear, difference
 from ansorc.ir.arith.integer import negative_when
 from ansorc.ir.arith.interval import Interval, Ranges, linear_bounds
+from ansorc.ir.dim import MARK
 from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Expr, Load, Select, Var
 from ansorc.ir.node import walk
 from ansorc.ir.passes.code_size import count_stores
@@ -40,7 +41,7 @@ class LoopTest:
     @property
     def inner(self) -> dict[str, Interval]:
         """The bounds of the variables of `loops`."""
-        return {loop.var.name: (0, loop.extent - 1) for loop in self.loops}
+        return {loop.var.name: loop.span for loop in self.loops}
 
     @property
     def tile(self) -> set[str]:
@@ -248,7 +249,8 @@ def _share(name: str | None, test: LoopTest) -> tuple[int, Linear[Atom]]:
     if not selected or not selected.keys() <= outer.keys():
         return 0, Linear()
     within = {n for atom in terms.keys() - outer.keys() for n in _names(atom)}
-    if name is None or (test.is_guard and within and within <= test.tile):
+    is_sized = any(n.startswith(MARK) for atom in outer for n in _names(atom))
+    if name is None or is_sized or (test.is_guard and within and within <= test.tile):
         factor = gcd(*outer.values())
         factor = factor if next(iter(outer.values())) > 0 else -factor
         return factor, Linear({atom: c // factor for atom, c in outer.items()})

@@ -42,6 +42,10 @@ from ansorc.ir.stmt import (
 )
 from ansorc.ir.substitute import substitute
 
+_WHOLE = (LoopKind.PARALLEL, LoopKind.BOUND, LoopKind.RAGGED, LoopKind.SIZE)
+"""Loops that stay one."""
+_BRANCHING = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.RAGGED)
+"""Loops whose bodies may become branches."""
 _SMALL = 32
 """The most statements of a body that may be copied for the guards of tiles inside it."""
 _LONGEST_CHAIN = 16
@@ -93,9 +97,9 @@ class _Partition:
 
     def _loop(self, loop: For, ranges: Ranges) -> Stmt:
         name = loop.var.name
-        inner = {**ranges, name: (0, loop.extent - 1)}
+        inner = {**ranges, name: loop.span}
         done: list[Expr] = []
-        if loop.kind not in (LoopKind.PARALLEL, LoopKind.BOUND, LoopKind.RAGGED):
+        if loop.kind not in _WHOLE:
             for cuts in find_cuts(name, self._tests_of(loop, loop.body), inner):
                 parts = self._parts(loop, cuts, ranges) if cuts.expr == loop.var else None
                 if parts is not None:
@@ -118,7 +122,7 @@ class _Partition:
 
         `done` are expressions of the variable that are already decided.
         """
-        if self._by_choice and loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL):
+        if self._by_choice and loop.kind in _BRANCHING:
             refused = list(done)
             for cuts in find_cuts(loop.var.name, self._tests_of(loop, loop.body), ranges):
                 new = None if cuts.expr in refused else self._branches(loop, cuts, ranges, refused)

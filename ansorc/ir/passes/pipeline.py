@@ -10,11 +10,13 @@ from typing import TypeAlias
 from ansorc.errors import BuildError, IRError, TargetError
 from ansorc.ir.arith.simplify import simplify_stmt
 from ansorc.ir.dump import DumpFolder
+from ansorc.ir.passes.block_vectors import block_vectors
 from ansorc.ir.passes.form_matrix_nests import form_matrix_nests
 from ansorc.ir.passes.hoist_conditions import hoist_conditions
 from ansorc.ir.passes.hoist_values import hoist_values
 from ansorc.ir.passes.if_to_select import if_to_select
 from ansorc.ir.passes.insert_checks import insert_checks
+from ansorc.ir.passes.join_dimensions import join_dimensions
 from ansorc.ir.passes.join_popcounts import join_popcounts
 from ansorc.ir.passes.lane_groups import VectorUnit
 from ansorc.ir.passes.partition_loops import partition_loops
@@ -67,6 +69,8 @@ def _core_bytes(target: Target) -> int:
 
 
 CPU_PASSES: Passes = (
+    ("join_dimensions", lambda f, _: join_dimensions(f)),
+    ("block_vectors", lambda f, t: block_vectors(f, t.vector_bytes)),
     ("simplify", lambda f, _: simplify_stmt(f)),
     ("form_matrix_nests", lambda f, _: form_matrix_nests(f)),
     ("skip_padding", lambda f, _: skip_padding(f)),

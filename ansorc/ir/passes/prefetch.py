@@ -235,7 +235,7 @@ class _Block:
 
 def _block(loads: Sequence[Load], inside: Sequence[For]) -> _Block | None:
     """Return the block that `loads` of one buffer read in the loops `inside`; None if unknown."""
-    ranges = {loop.var.name: (0, loop.extent - 1) for loop in inside}
+    ranges = {loop.var.name: loop.span for loop in inside}
     parts_: list[tuple[dict[Atom, int], Interval]] = []
     for load in loads:
         offset = flat_offset(load.buffer, load.indices)

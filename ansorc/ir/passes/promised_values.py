@@ -30,6 +30,7 @@ from ansorc.ir.expr import (
 )
 from ansorc.ir.fault import FaultKind
 from ansorc.ir.interpret_math import integer_range
+from ansorc.ir.size_expr import loop_over, size_expr
 from ansorc.ir.stmt import (
     Check,
     For,
@@ -71,21 +72,22 @@ def _in_lanes(buffer: Buffer) -> Iterator[Stmt]:
         yield _check(buffer, ())
         return
     outer, last = list(names[:-1]), names[-1]
-    extent, lanes = buffer.shape[-1], _LANE_BYTES // buffer.dtype.bytes
-    count = extent // lanes
-    if count:
+    extent, lanes = buffer.extents[-1], _LANE_BYTES // buffer.dtype.bytes
+    count, rest = extent // lanes, extent % lanes
+    if count != 0:
         first: Expr = Binary(BinaryOp.MUL, last, integer(lanes))
         body = _check(buffer, (*outer, Ramp(first, integer(1), lanes)))
-        yield _nest(buffer, outer, For(last, count, LoopKind.SERIAL, body))
-    if extent % lanes:
-        position: Expr = Binary(BinaryOp.ADD, last, integer(count * lanes)) if count else last
-        rest = For(last, extent % lanes, LoopKind.SERIAL, _check(buffer, (*outer, position)))
-        yield _nest(buffer, outer, rest)
+        yield _nest(buffer, outer, loop_over(last, count, body))
+    if rest != 0:
+        begin = size_expr(count * lanes)
+        position: Expr = Binary(BinaryOp.ADD, last, begin) if count != 0 else last
+        loop = loop_over(last, rest, _check(buffer, (*outer, position)))
+        yield _nest(buffer, outer, loop)
 
 
 def _nest(buffer: Buffer, outer: Sequence[Var], stmt: Stmt) -> Stmt:
-    for variable, extent in reversed(list(zip(outer, buffer.shape, strict=False))):
-        stmt = For(variable, extent, LoopKind.SERIAL, stmt)
+    for variable, extent in reversed(list(zip(outer, buffer.extents, strict=False))):
+        stmt = loop_over(variable, extent, stmt)
     return stmt
 
 

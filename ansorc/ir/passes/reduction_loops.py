@@ -17,6 +17,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Const, Expr, Lo
 from ansorc.ir.node import walk
 from ansorc.ir.operator import REDUCTIONS
 from ansorc.ir.passes.queries import reads_memory, uses
+from ansorc.ir.size_expr import size_expr
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -55,7 +56,7 @@ class Known:
 
     def inside(self, *loops: For) -> Known:
         """Return the facts inside `loops`."""
-        extents = {loop.var.name: (0, loop.extent - 1) for loop in loops}
+        extents = {loop.var.name: loop.span for loop in loops}
         return replace(self, ranges={**self.ranges, **extents})
 
     def is_legal(self, store: Store) -> bool:
@@ -64,9 +65,9 @@ class Known:
         for condition in self.conditions:
             rules = rules.assuming(rules.expr(condition))
         tests = [
-            Compare(op, index, integer(limit))
-            for index, extent in zip(store.indices, store.buffer.shape, strict=True)
-            for op, limit in ((CompareOp.GE, 0), (CompareOp.LT, extent))
+            Compare(op, index, limit)
+            for index, extent in zip(store.indices, store.buffer.extents, strict=True)
+            for op, limit in ((CompareOp.GE, integer(0)), (CompareOp.LT, size_expr(extent)))
         ]
         return all(rules.expr(test) == Const(True, BOOL) for test in tests)
 
@@ -77,7 +78,7 @@ def with_reductions(stmt: Stmt, reductions: dict[int, ReductionLoop], known: Kno
         case Store() | Barrier() | Prefetch() | Await() | Check() | CallC():
             return stmt
         case For(_, _, kind, body, _):
-            reduction = _reduction(stmt, known) if kind is LoopKind.VECTORIZED else None
+            reduction = find_reduction(stmt, known) if kind is LoopKind.VECTORIZED else None
             if reduction is not None:
                 reductions[id(reduction.loop)] = reduction
                 return reduction.loop
@@ -98,7 +99,7 @@ def with_reductions(stmt: Stmt, reductions: dict[int, ReductionLoop], known: Kno
             assert_never(stmt)
 
 
-def _reduction(loop: For, known: Known) -> ReductionLoop | None:
+def find_reduction(loop: For, known: Known) -> ReductionLoop | None:
     """Return the reduction of `loop`; None if it is not a reduction.
 
     A condition becomes part of the term: the term is the identity if it does not hold.

@@ -62,7 +62,7 @@ def _hull(
     }
     indices = tuple(substitute(index, values) for index in base.indices)
     offset = flat_offset(base.buffer, indices)
-    ranges = {loop.var.name: (0, loop.extent - 1) for loop in (*base.loops[:depth], *held)}
+    ranges = {loop.var.name: loop.span for loop in (*base.loops[:depth], *held)}
     if offset is None or not are_distinct(offset, held):
         return None
     if not is_inside(base.buffer, indices, ranges):

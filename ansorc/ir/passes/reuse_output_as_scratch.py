@@ -47,7 +47,7 @@ def reuse_output_as_scratch(function: Function, cache_bytes: int, most_bytes: in
     results = {
         buffer
         for buffer in {*function.params} - read
-        if written.count(buffer) == 1 and buffer.bytes <= most_bytes
+        if written.count(buffer) == 1 and buffer.bytes <= most_bytes and not buffer.sizes
     }
 
     def rule(old: Node) -> Node | None:

@@ -43,7 +43,7 @@ def happens(store: BufferAccess, depth: int, moving: Set[str]) -> bool:
     Only iterations in which all variables `moving` are first, or all are last, are considered.
     """
     _, others = split_guards(store, depth, moving)
-    ranges = {loop.var.name: (0, loop.extent - 1) for loop in store.loops}
+    ranges = {loop.var.name: loop.span for loop in store.loops}
     return any(
         all(
             _holds(
@@ -57,7 +57,7 @@ def happens(store: BufferAccess, depth: int, moving: Set[str]) -> bool:
 
 def exists(store: BufferAccess) -> bool:
     """Return whether the element of `store` is inside its buffer, whatever its conditions."""
-    ranges = {loop.var.name: (0, loop.extent - 1) for loop in store.loops}
+    ranges = {loop.var.name: loop.span for loop in store.loops}
     return is_inside(store.buffer, store.indices, ranges)
 
 

@@ -85,8 +85,12 @@ class CacheRead(Step):
         readers = [self.stage_of(state, name) for name in self.readers]
         source = self._source(state, readers)
         name = state.fresh_name(f"{self.stage}.{self.scope}")
-        axes = tuple(Axis(f"ax{position}", extent) for position, extent in enumerate(source.shape))
-        buffer = Buffer(name, source.shape, source.dtype)
+        sizes = source.sizes or (None,) * len(source.shape)
+        axes = tuple(
+            Axis(f"ax{position}", extent, size=size)
+            for position, (extent, size) in enumerate(zip(source.shape, sizes, strict=True))
+        )
+        buffer = Buffer(name, source.shape, source.dtype, sizes=source.sizes)
         copy = _copy_op([buffer], axes, [source])
         changed = state
         for reader in readers:

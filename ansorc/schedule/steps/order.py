@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
 
+from ansorc.ir.dim import Size, SizeLike
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import multiply
 from ansorc.schedule.scan_state import misplaced_loops
@@ -62,7 +65,12 @@ class Fuse(Step):
             "loops; fuse them before that", *((stage.name, name) for name in later),
             condition=not later,
         )  # fmt: skip
-        child = Loop(self.made, multiply(it.extent for it in joined), joined[0].kind)
+        child = Loop(
+            self.made,
+            multiply(it.extent for it in joined),
+            joined[0].kind,
+            size=_joint_size(joined),
+        )
         iterators = (*stage.iterators[:first], child, *stage.iterators[first + len(places) :])
         relations = (*stage.relations, FuseRelation(joined, child))
         initial = child.name if stage.initial == joined[0].name else stage.initial
@@ -131,6 +139,14 @@ class Reorder(Step):
             f"{', '.join(outer)}, so these loops stay inside of its steps",
             *((self.stage, name) for name in outer), condition=not outer,
         )  # fmt: skip
+
+
+def _joint_size(joined: Sequence[Loop]) -> Size | None:
+    """Return the extent of fused loops, if the caller gives that of one of them."""
+    if all(loop.size is None for loop in joined):
+        return None
+    total: SizeLike = reduce(mul, (loop.length for loop in joined))
+    return total if isinstance(total, Size) else None
 
 
 def _unlike_words(kinds: Set[AxisKind]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ansorc.ir.expr import Expr, Load, Select, Var, const
 from ansorc.ir.substitute import substitute
-from ansorc.lang.compute_op import Axis, ComputeOp, Output, Place
+from ansorc.lang.compute_op import Axis, ComputeOp, Output, Place, sizes_of
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.stage import (
     AxisKind,
@@ -113,7 +113,7 @@ class RFactor(Step):
         shape = tuple(axis.extent for axis in axes)
         names = [state.fresh_name(f"{buffer.name}.rf") for buffer in op.buffers]
         first, *more = (
-            Output(replace(buffer, name=name, shape=shape), body)
+            Output(replace(buffer, name=name, shape=shape, sizes=sizes_of(axes)), body)
             for buffer, name, body in zip(op.buffers, names, bodies, strict=True)
         )
         rest = tuple(axis for axis in reduce if axis.name != self.iterator)
@@ -124,7 +124,7 @@ class RFactor(Step):
         )  # fmt: skip
 
     def _axis(self, iterator: Loop) -> Axis:
-        return Axis(iterator.name, as_int(iterator.extent))
+        return Axis(iterator.name, as_int(iterator.extent), size=iterator.size)
 
     def _final(self, stage: Stage, partial: ComputeOp) -> ComputeOp:
         indices = tuple(Var(axis.name) for axis in partial.axes)

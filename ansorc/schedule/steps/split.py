@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ansorc.ir import dim
 from ansorc.schedule.bounds import settle
 from ansorc.schedule.extent import TileLength, divide_up, divides, multiply, resolve
 from ansorc.schedule.stage import At, Loop, SplitRelation
 from ansorc.schedule.state import State, Step
+from ansorc.schedule.values import as_int
 
 MOST_LANES = 64
 """Elements of one byte in the widest vector."""
@@ -71,7 +73,13 @@ class Split(Step):
             Loop(name, extent, iterator.kind, iterator.axis, level)
             for level, (name, extent) in enumerate(zip(self.made, extents, strict=True))
         )
-        relation = SplitRelation(iterator, children, divides(inner, iterator.extent))
+        is_exact = divides(inner, iterator.extent)
+        if iterator.size is not None:
+            inner = as_int(inner)
+            outer = dim.divide_up(iterator.size, inner)
+            children = (_with_length(children[0], outer), *children[1:])
+            is_exact = iterator.size % inner == 0
+        relation = SplitRelation(iterator, children, is_exact)
         after = replace(
             stage.with_iterator(position, *children), relations=(*stage.relations, relation)
         )
@@ -80,3 +88,10 @@ class Split(Step):
             moved = replace(attached, attach=At(stage.name, children[-1].name))
             changed = changed.with_stage(moved)
         return settle(changed, self, state, within=stage.name)
+
+
+def _with_length(loop: Loop, length: dim.SizeLike) -> Loop:
+    """Return `loop` with an extent that the caller gives, if it does."""
+    if isinstance(length, int):
+        return replace(loop, extent=length)
+    return replace(loop, extent=dim.most_of(length), size=length)
