@@ -45,7 +45,7 @@ FEW = 32
 UNTRIED = 1e30
 """The cycles of a program at a size for which it is not meant."""
 CUT_TILE = 1.5
-"""How many times more a register tile costs that the end cuts off: its rows are tested."""
+"""How many times more a register tile costs that the end cuts off: it is computed as a whole."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ansorc.ir.passes.insert_checks import insert_checks
 from ansorc.ir.passes.join_dimensions import join_dimensions
 from ansorc.ir.passes.join_popcounts import join_popcounts
 from ansorc.ir.passes.lane_groups import VectorUnit
+from ansorc.ir.passes.open_tails import open_tails
 from ansorc.ir.passes.partition_loops import partition_loops
 from ansorc.ir.passes.pass_fault import pass_fault
 from ansorc.ir.passes.prefetch import prefetch
@@ -77,6 +78,7 @@ CPU_PASSES: Passes = (
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
     ("partition_loops", lambda f, _: partition_loops(f, _PARTITION_STATEMENTS)),
     ("hoist_conditions", lambda f, _: hoist_conditions(f)),
+    ("open_tails", lambda f, _: open_tails(f)),
     ("if_to_select", lambda f, _: if_to_select(f)),
     ("join_popcounts", lambda f, _: join_popcounts(f)),
     ("reuse_output_as_scratch", lambda f, t: reuse_output_as_scratch(
