@@ -24,6 +24,7 @@ from ansorc.ir.expr import Binary, BinaryOp, Compare, CompareOp, Exchange, Expr,
 from ansorc.ir.node import Node, rewrite, walk
 from ansorc.ir.passes.code_size import count_statements
 from ansorc.ir.passes.loop_tests import Cuts, LoopTest, TestFinder, find_cuts, is_serial
+from ansorc.ir.passes.queries import reads_memory
 from ansorc.ir.stmt import (
     Allocate,
     Await,
@@ -44,8 +45,6 @@ from ansorc.ir.substitute import substitute
 
 _WHOLE = (LoopKind.PARALLEL, LoopKind.BOUND, LoopKind.RAGGED, LoopKind.SIZE)
 """Loops that stay one."""
-_BRANCHING = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.RAGGED)
-"""Loops whose bodies may become branches."""
 _SMALL = 32
 """The most statements of a body that may be copied for the guards of tiles inside it."""
 _LONGEST_CHAIN = 16
@@ -122,7 +121,7 @@ class _Partition:
 
         `done` are expressions of the variable that are already decided.
         """
-        if self._by_choice and loop.kind in _BRANCHING:
+        if self._by_choice and _may_branch(loop):
             refused = list(done)
             for cuts in find_cuts(loop.var.name, self._tests_of(loop, loop.body), ranges):
                 new = None if cuts.expr in refused else self._branches(loop, cuts, ranges, refused)
@@ -301,6 +300,13 @@ def _sequence(old: Seq | None, parts: list[Stmt]) -> Stmt:
 
 def _is_empty(stmt: Stmt) -> bool:
     return isinstance(stmt, Seq) and not stmt.stmts
+
+
+def _may_branch(loop: For) -> bool:
+    """Return whether the body of `loop` may become branches: not that of a range that is data."""
+    if loop.kind is LoopKind.RAGGED:
+        return not any(map(reads_memory, loop.bounds))
+    return loop.kind in (LoopKind.SERIAL, LoopKind.PARALLEL)
 
 
 def _has_tests(function: Function) -> bool:
