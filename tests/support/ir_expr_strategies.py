@@ -226,7 +226,8 @@ class Exprs(Draws):
             lanes = self.one_of((terms, terms * dtype_of(total).lanes))
             found = self.value(factor, replace(place, lanes=lanes), depth)
             operands.append(found if dtype_of(found).lanes > 1 else Broadcast(found, lanes))
-        return Dot(terms, total, *operands)
+        left, right = operands
+        return Dot(terms, total, left, right)
 
     def truth(self, place: Place, depth: int) -> Expr:
         """Draw a condition."""
