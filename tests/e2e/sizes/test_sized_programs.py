@@ -64,7 +64,7 @@ def _expected(known: ac.ComputeDAG, inputs: Arrays) -> Sequence[NDArray[np.float
 
 
 @also_nightly
-@pytest.mark.parametrize("seed", range(amount(12, 300)))
+@pytest.mark.parametrize("seed", range(amount(8, 300)))
 def test_the_interpreter_runs_what_was_defined(seed: int) -> None:
     rng = random.Random(seed)
     dag = draw_sized_dag(rng, most=11)
@@ -85,7 +85,7 @@ def test_the_interpreter_runs_what_was_defined(seed: int) -> None:
 
 
 @also_nightly
-@pytest.mark.parametrize("seed", range(amount(40, 3000)))
+@pytest.mark.parametrize("seed", range(amount(24, 3000)))
 def test_machine_code_stays_inside_and_is_right(seed: int) -> None:
     """Arrays lie before or behind a page that cannot be touched; outputs hold NaN before."""
     rng = random.Random(seed)
@@ -110,7 +110,7 @@ def test_machine_code_stays_inside_and_is_right(seed: int) -> None:
 
 
 @also_nightly
-@pytest.mark.parametrize("seed", range(amount(6, 100)))
+@pytest.mark.parametrize("seed", range(amount(3, 100)))
 def test_families_are_right_at_every_size(seed: int) -> None:
     rng = random.Random(seed)
     dag = draw_sized_dag(rng, most=40)
