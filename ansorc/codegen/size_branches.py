@@ -22,11 +22,11 @@ class SizeBranches:
     """As the caller has them."""
     dims: tuple[Dim, ...]
     measure: SizeLike
-    """What is compared: a dimension, or a product of several."""
+    """The size that is compared with the limits: a dimension, or the product of several."""
     functions: tuple[Function, ...]
     """The programs, smallest sizes first. Their parameters have the names of `params`."""
     limits: tuple[int, ...]
-    """What is not below a limit is for the program after it: one less than the programs."""
+    """Program number i runs if `measure` is below limit i, and the last one otherwise."""
 
     def join(self, prepared: Sequence[Function]) -> Function:
         """Return the programs, after the passes, as one function.

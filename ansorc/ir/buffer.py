@@ -54,12 +54,7 @@ class Buffer:
     number of the caller's. The language sees to their arithmetic."""
     sizes: tuple[Size | None, ...] = field(default=(), repr=False)
     """The extents that the caller gives, None for the others; `shape` holds the most that they may
-    be. Empty if all extents are known. Lowered programs have them in the first place alone."""
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether an extent follows from dimensions."""
-        return bool(self.sizes)
+    be. Empty if all extents are known. After `join_dimensions` only the first is one."""
 
     @property
     def extents(self) -> tuple[SizeLike, ...]:

@@ -20,7 +20,7 @@ from ansorc.errors import LanguageError, ParseError
 
 Interval: TypeAlias = tuple[int, int]
 MARK = "dim."
-"""What the variables of dimensions begin with in programs; no axis has such a name."""
+"""The prefix of the variables of dimensions in programs. No axis has such a name."""
 
 
 @dataclass(frozen=True, order=True)
@@ -179,7 +179,8 @@ class Size:
 
     def __int__(self) -> NoReturn:
         raise LanguageError(
-            f"the size {self} is not known while the program is being built, so it is no int"
+            f"the size {self} is not known while the program is being built, so it cannot be used "
+            "as an int; fix the dimension, or use the size in a shape or in a compute"
         )
 
     __index__ = __int__
@@ -228,7 +229,7 @@ def parse_size(text: str, dims: Mapping[str, Dim]) -> SizeLike:
         return _read(ast.parse(text.strip(), mode="eval").body, dims)
     except (SyntaxError, KeyError, LanguageError, ParseError) as error:
         raise ParseError(
-            f"'{text}' is no size over {', '.join(dims) or 'no dimensions'}"
+            f"'{text}' is not a size over {', '.join(dims) or 'no dimensions'}"
         ) from error
 
 
@@ -240,7 +241,9 @@ def parse_dim(text: str) -> Dim:
     try:
         return Dim(name.strip(), int(low), int(high), int(by or 1))
     except ValueError as error:
-        raise ParseError(f"'{text}' is no dimension; expected 'n: 1..4096'") from error
+        raise ParseError(
+            f"'{text}' is not a dimension; write one as 'n: 1..4096' or 'h: 32..256 by 32'"
+        ) from error
 
 
 def _read(node: ast.expr, dims: Mapping[str, Dim]) -> SizeLike:

@@ -51,11 +51,11 @@ def infer_sizes(kernel: str, dims: Iterable[Dim], arrays: Sequence[Shaped]) -> d
         if not dim.includes(size):
             raise ArgumentError(f"'{kernel}' was built for {dim}, but {givers[dim.name]}")
     for array in arrays:
-        require_shape(kernel, array, sizes)
+        _require_shape(kernel, array, sizes)
     return sizes
 
 
-def require_shape(kernel: str, array: Shaped, sizes: Mapping[str, int]) -> None:
+def _require_shape(kernel: str, array: Shaped, sizes: Mapping[str, int]) -> None:
     """Raise ArgumentError unless an array has the shape that it should have for these sizes."""
     wanted = tuple(value_of(extent, sizes) for extent in array.extents)
     if wanted != tuple(array.shape):

@@ -7,22 +7,20 @@ from dataclasses import replace
 
 from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.dim import value_of
-from ansorc.ir.expr import Load, const
-from ansorc.ir.node import Node, rewrite
+from ansorc.ir.dim import Size, SizeLike, most_of
+from ansorc.ir.expr import const
 from ansorc.ir.size_expr import dim_var
 from ansorc.ir.stmt import (
     Allocate,
     For,
     Function,
     LoopKind,
-    Prefetch,
     Seq,
     Stmt,
-    Store,
+    statements,
     with_body,
 )
-from ansorc.ir.substitute import substitute
+from ansorc.ir.substitute import substitute, with_buffers
 
 
 def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
@@ -37,36 +35,21 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
             raise IRError(f"kernel '{function.name}' is called for {dim.name} = {size}, not {dim}")
         assert isinstance(body, For)
         body = substitute(body.body, {dim.variable: const(dim.count(size))})
-    known: dict[Buffer, Buffer] = {}
-
-    def exact(buffer: Buffer) -> Buffer:
-        if buffer not in known:
-            known[buffer] = exact_buffer(buffer, sizes)
-        return known[buffer]
-
-    def rule(node: Node) -> Node | None:
-        match node:
-            case Load(buffer, indices) if buffer.sizes:
-                return Load(exact(buffer), indices)
-            case Store(buffer) if buffer.sizes:
-                return replace(node, buffer=exact(buffer))
-            case Prefetch(buffer, indices) if buffer.sizes:
-                return Prefetch(exact(buffer), indices)
-            case Allocate(buffer, inner) if buffer.sizes:
-                return Allocate(exact(buffer), inner)
-            case _:
-                return None
-
-    params = tuple(map(exact, function.params))
-    return replace(function, params=params, body=rewrite(body, rule), dims=())
+    inside = (part.buffer for part in statements(body) if isinstance(part, Allocate))
+    sized = [buffer for buffer in (*function.params, *inside) if buffer.sizes]
+    exact = {buffer: resized_buffer(buffer, sizes) for buffer in sized}
+    params = tuple(exact.get(buffer, buffer) for buffer in function.params)
+    return replace(function, params=params, body=with_buffers(body, exact), dims=())
 
 
-def exact_buffer(buffer: Buffer, sizes: Mapping[str, int]) -> Buffer:
-    """Return `buffer` with the extents that it has for these sizes of dimensions."""
+def resized_buffer(buffer: Buffer, sizes: Mapping[str, SizeLike]) -> Buffer:
+    """Return `buffer` with other sizes of its dimensions, known or not."""
     if not buffer.sizes:
         return buffer
-    shape = tuple(value_of(extent, sizes) for extent in buffer.extents)
-    return replace(buffer, shape=shape, sizes=())
+    extents = [e if isinstance(e, int) else e.replace(sizes) for e in buffer.extents]
+    kept = tuple(e if isinstance(e, Size) else None for e in extents)
+    is_known = all(size is None for size in kept)
+    return replace(buffer, shape=tuple(map(most_of, extents)), sizes=() if is_known else kept)
 
 
 def with_dims(function: Function) -> Function:

@@ -10,7 +10,7 @@ from ansorc.errors import IRError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.expr import Expr, Load, Operand, Var
 from ansorc.ir.node import Node, children, map_children, rewrite, walk
-from ansorc.ir.stmt import Allocate, For, Store
+from ansorc.ir.stmt import Allocate, For, Prefetch, Store
 
 N = TypeVar("N", bound=Node)
 
@@ -52,7 +52,7 @@ def with_buffers(root: N, others: Mapping[Buffer, Buffer]) -> N:
 
     def rule(old: Node) -> Node | None:
         match old:
-            case Load(buffer, _) | Store(buffer, _, _) | Allocate(buffer, _):
+            case Load(buffer) | Store(buffer) | Allocate(buffer) | Prefetch(buffer):
                 new = others.get(buffer)
                 return None if new is None else replace(old, buffer=new)
             case _:

@@ -9,7 +9,7 @@ from math import prod
 from ansorc.errors import LanguageError
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dim import MARK, Size, least_of
-from ansorc.ir.expr import Expr, Load, Var
+from ansorc.ir.expr import Expr, Load
 from ansorc.ir.infer_sizes import solvable
 from ansorc.ir.printer import expr_text
 from ansorc.lang.compute_op import ComputeOp
@@ -55,12 +55,11 @@ def check_dims(params: Sequence[Buffer], ops: Sequence[ComputeOp]) -> None:
             )
     known = {each.variable for each in told if each is not None}
     for op in ops:
-        for node in op.nodes():
-            if isinstance(node, Var) and node.name.startswith(MARK) and node.name not in known:
-                raise LanguageError(
-                    f"'{op.name}' uses the dimension '{node.name.removeprefix(MARK)}', which no "
-                    "input has as an extent; give an input with it"
-                )
+        for variable in sorted(op.size_variables - known):
+            raise LanguageError(
+                f"'{op.name}' uses the dimension '{variable.removeprefix(MARK)}', which no input "
+                "has as an extent; give an input with it"
+            )
 
 
 def _require_inside(

@@ -11,7 +11,7 @@ from typing import cast
 
 from ansorc.ir.arith.identity import identity
 from ansorc.ir.buffer import Buffer
-from ansorc.ir.dim import Size, SizeLike
+from ansorc.ir.dim import MARK, Size, SizeLike
 from ansorc.ir.dtype import DType
 from ansorc.ir.expr import BinaryOp, Checked, Const, Expr, Indices, Load, OwnCall, Var, binary
 from ansorc.ir.node import Node, rewrite, walk
@@ -304,6 +304,12 @@ class ComputeOp:
     def scan_axis(self) -> str:
         """The axis along which a scan goes, or an empty text."""
         return "" if self.scan is None else self.scan.axis
+
+    @cached_property
+    def size_variables(self) -> frozenset[str]:
+        """The variables of dimensions that its values and places use."""
+        names = (node.name for node in self.nodes() if isinstance(node, Var))
+        return frozenset(name for name in names if name.startswith(MARK))
 
     def nodes(self) -> Iterator[Node]:
         """Yield every node of what is in `outer`, of the parts and of the front of a scan."""

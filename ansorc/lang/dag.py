@@ -17,6 +17,7 @@ from ansorc.ir.buffer import Buffer
 from ansorc.ir.complex_view import view_complex
 from ansorc.ir.dim import Dim
 from ansorc.ir.infer_sizes import Shaped, infer_sizes
+from ansorc.ir.specialize import resized_buffer
 from ansorc.lang.arguments import too_deep
 from ansorc.lang.canonical import in_order, rename_canonically
 from ansorc.lang.check import check_ops
@@ -27,7 +28,6 @@ from ansorc.lang.dimension import (
     dims_of_buffers,
     narrow_dim,
     require_sizes,
-    resized_buffer,
     resized_op,
 )
 from ansorc.lang.flops import op_flops

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,6 @@ from ansorc.errors import LanguageError
 from ansorc.ir.arith.affine import Atom, linear
 from ansorc.ir.buffer import Buffer
 from ansorc.ir.dim import (
-    MARK,
     Dim,
     Size,
     SizeLike,
@@ -22,7 +20,8 @@ from ansorc.ir.dim import (
 from ansorc.ir.expr import Binary, BinaryOp, Const, Expr, Load, Var
 from ansorc.ir.node import Node, rewrite
 from ansorc.ir.size_expr import size_expr
-from ansorc.ir.substitute import free_vars, substitute
+from ansorc.ir.specialize import resized_buffer
+from ansorc.ir.substitute import substitute
 from ansorc.lang.compute_op import Axis, ComputeOp
 from ansorc.lang.literal import as_integer, short_text
 
@@ -41,9 +40,9 @@ def dim(name: str, low: int, high: int, multiple: int = 1) -> Size:
 
     Python's `+ - * // %` with ints and other dimensions make sizes such as `2 * n + 1`. In the
     function of a compute, a size is an int64, or has the dtype of the number beside it. Raise
-    LanguageError for a name that is no identifier of C, and for an empty range.
+    LanguageError for a name that is no ASCII identifier, and for an empty range.
     """
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LanguageError(
             f"a dimension is called {short_text(name)}; give it a name of letters, digits and '_'"
         )
@@ -97,7 +96,7 @@ def uses_dims(op: ComputeOp) -> bool:
     return (
         any(axis.size is not None for axis in (*op.axes, *op.reduce_axes))
         or any(buffer.sizes for buffer in (*op.buffers, *op.reads))
-        or any(name.startswith(MARK) for expr in op.expressions for name in free_vars(expr))
+        or bool(op.size_variables)
     )
 
 
@@ -107,16 +106,6 @@ def narrow_dim(each: Dim, low: int, high: int) -> SizeLike:
     if first == last:
         return first
     return size_of(Dim(each.name, first, last, each.multiple))
-
-
-def resized_buffer(buffer: Buffer, sizes: Mapping[str, SizeLike]) -> Buffer:
-    """Return `buffer` with other sizes of its dimensions."""
-    if not buffer.sizes:
-        return buffer
-    extents = [e if isinstance(e, int) else e.replace(sizes) for e in buffer.extents]
-    kept = tuple(e if isinstance(e, Size) else None for e in extents)
-    is_known = all(size is None for size in kept)
-    return replace(buffer, shape=tuple(map(most_of, extents)), sizes=() if is_known else kept)
 
 
 def resized_op(op: ComputeOp, sizes: Mapping[str, SizeLike], dims: Sequence[Dim]) -> ComputeOp:

@@ -17,13 +17,13 @@ from operator import mul
 import numpy as np
 
 from ansorc.codegen.size_branches import SizeBranches
-from ansorc.errors import ArgumentError, ScheduleError
+from ansorc.errors import ArgumentError, BuildError, ScheduleError
 from ansorc.ir.dim import Dim, SizeLike, size_of, value_of
 from ansorc.ir.packing import Packing
 from ansorc.lang.dag import ComputeDAG
-from ansorc.schedule import State, lower, packings, schedule
+from ansorc.schedule import State, lower, packings, replay, schedule
 from ansorc.schedule.names import Steps
-from ansorc.schedule.stage import Mark, Root
+from ansorc.schedule.stage import Mark, Root, Stage
 from ansorc.schedule.state import Step
 from ansorc.schedule.steps import Split
 from ansorc.search.cost_model import Float64Array
@@ -66,7 +66,7 @@ class Family:
         costs nothing.
         """
         functions = tuple(
-            lower(_replay(dag, steps))
+            lower(replay(dag, steps))
             for dag, steps in zip(self._parts(), self.programs, strict=True)
         )
         params = self.dag.arguments
@@ -79,7 +79,7 @@ class Family:
     @property
     def packings(self) -> tuple[Packing, ...]:
         """How constants are packed, for all programs."""
-        return packings(_replay(self.dag, self.programs[0]))
+        return packings(replay(self.dag, self.programs[0]))
 
     def _parts(self) -> list[ComputeDAG]:
         if len(self.dag.dims) != 1:
@@ -92,15 +92,22 @@ class Family:
 def choose_family(dag: ComputeDAG, target: Target, known: Sequence[Steps] = ()) -> Family:
     """Return the family of `dag` by estimates.
 
-    Its programs are among those of `known` that hold for all sizes; without any, among the untuned
-    ones. Of several layouts of the constants, the one with the least losses is taken.
+    Its programs are among `known`, if there are some, else among the untuned ones. Of several
+    layouts of the constants, the one with the least losses is taken. Raise BuildError if none of
+    `known` holds for all sizes.
     """
     samples = sample_sizes(dag.dims)
-    candidates = [each for each in known if _is_legal(dag, each)] or _untuned(dag, target, samples)
+    candidates = [each for each in known if _is_legal(dag, each)]
+    if known and not candidates:
+        raise BuildError(
+            f"none of the {len(known)} measured programs holds for all sizes of "
+            f"{', '.join(map(str, dag.dims))}: tune other sizes, or build without records"
+        )
+    candidates = candidates or _untuned(dag, target, samples)
     costs = [[estimate_at(dag, each, row, target) for row in samples] for each in candidates]
     candidates, costs = _in_one_layout(dag, candidates, costs)
     small = [number for number, row in enumerate(samples) if max(row.values()) <= FEW]
-    for variant in _variants(dag, candidates[0]) if small else ():
+    for variant in _variants(dag, candidates[0]) if small and not known else ():
         if _is_legal(dag, variant):
             candidates.append(variant)
             costs.append([
@@ -122,7 +129,7 @@ def _in_one_layout(
     """Return the candidates that lay constants out in the way that costs least, and their costs."""
     groups: dict[tuple[Packing, ...], list[int]] = {}
     for number, steps in enumerate(candidates):
-        groups.setdefault(packings(_replay(dag, steps)), []).append(number)
+        groups.setdefault(packings(replay(dag, steps)), []).append(number)
     table = np.log(np.array(costs))
     best = min(groups.values(), key=lambda group: float(table[group].min(axis=0).sum()))
     return [candidates[number] for number in best], [costs[number] for number in best]
@@ -182,7 +189,7 @@ def _variants(dag: ComputeDAG, steps: Steps) -> list[Steps]:
     """
     if len(dag.dims) != 1:
         return []
-    state = _replay(dag, steps)
+    state = replay(dag, steps)
     vectors = {
         (stage.name, part.axis)
         for stage in state.stages
@@ -213,14 +220,10 @@ def _variants(dag: ComputeDAG, steps: Steps) -> list[Steps]:
 def _is_legal(dag: ComputeDAG, steps: Steps) -> bool:
     """Return whether a program for known extents is one for all sizes."""
     try:
-        lower(_replay(dag, steps))
+        lower(replay(dag, steps))
     except (ScheduleError, ArgumentError):
         return False
     return True
-
-
-def _replay(dag: ComputeDAG, steps: Steps) -> State:
-    return reduce(lambda state, step: step.apply(state), steps, schedule(dag))
 
 
 def estimate_at(dag: ComputeDAG, steps: Steps, sizes: Mapping[str, int], target: Target) -> float:
@@ -228,16 +231,24 @@ def estimate_at(dag: ComputeDAG, steps: Steps, sizes: Mapping[str, int], target:
 
     Tiles end where the tensor does, but register tiles are computed whole.
     """
-    state = schedule(dag.at(sizes))
+    state, cut = schedule(dag.at(sizes)), dict[str, float]()
+    sized = {
+        (op.name, a.name)
+        for op in dag.ops
+        for a in (*op.axes, *op.reduce_axes)
+        if a.size is not None
+    }
     for step in steps:
+        if isinstance(step, Split):
+            stage = state.stage(step.stage)
+            if stage.op.reduce_axes and (stage.origin.node, step.iterator) in sized:
+                cut[stage.name] = max(cut.get(stage.name, 0.0), _cut_share(stage, step))
         state = _cut_off(step, state).apply(state)
-    cut = _cut_share(dag, steps, sizes)
     nests, total = LoopNests(state, 1), 0.0
     serial: dict[str, float] = {}
     for stage in state.stages:
         if not stage.is_inlined:
-            chain = state.chain(stage)
-            root = chain[0][0].name if chain else stage.name
+            root = state.root(stage).name
             cycles = StageAnalysis(nests, nests.nest(stage), target).estimate.total_cycles
             slower = 1 + CUT_TILE * cut.get(stage.name, 0.0)
             serial[root] = serial.get(root, 0.0) + float(cycles[0]) * slower
@@ -252,23 +263,12 @@ def estimate_at(dag: ComputeDAG, steps: Steps, sizes: Mapping[str, int], target:
     return total
 
 
-def _cut_share(dag: ComputeDAG, steps: Steps, sizes: Mapping[str, int]) -> dict[str, float]:
-    """Return the share of the register tiles of stages that the end of an axis cuts off."""
-    state, shares = _replay(dag, steps), dict[str, float]()
-    axes = {
-        (stage.name, axis.name): axis.size
-        for stage in state.stages
-        if stage.op.reduce_axes
-        for axis in (*stage.op.axes, *stage.op.reduce_axes)
-    }
-    for step in steps:
-        size = axes.get((step.stage, step.iterator)) if isinstance(step, Split) else None
-        if size is not None and isinstance(step, Split):
-            length, rows = size.at(sizes), step.lengths[-1]
-            assert isinstance(rows, int)
-            share = 1 / -(-length // rows) if length % rows else 0.0
-            shares[step.stage] = max(share, shares.get(step.stage, 0.0))
-    return shares
+def _cut_share(stage: Stage, split: Split) -> float:
+    """Return the share of the register tiles of a split that the end of its axis cuts off."""
+    extents = {axis.name: axis.extent for axis in (*stage.op.axes, *stage.op.reduce_axes)}
+    length, rows = extents[split.iterator], split.lengths[-1]
+    assert isinstance(rows, int)
+    return 1 / -(-length // rows) if length % rows else 0.0
 
 
 def _cut_off(step: Step, state: State) -> Step:

@@ -95,16 +95,16 @@ def test_dimensions_are_read_back(text: str) -> None:
 
 def test_other_text_is_refused() -> None:
     for text in ("n +", "k", "n ** 2", "n // 0", "n // m"):
-        with pytest.raises(ParseError, match="is no size over"):
+        with pytest.raises(ParseError, match="is not a size over"):
             parse_size(text, DIMS)
-    with pytest.raises(ParseError, match="is no dimension"):
+    with pytest.raises(ParseError, match="is not a dimension"):
         parse_dim("n 1..2")
 
 
 def test_python_cannot_choose_by_a_size() -> None:
     with pytest.raises(LanguageError, match="so Python cannot choose by it"):
         bool(size_of(N))
-    with pytest.raises(LanguageError, match="so it is no int"):
+    with pytest.raises(LanguageError, match="so it cannot be used as an int"):
         range(size_of(N))  # pyright: ignore[reportArgumentType]
     with pytest.raises(LanguageError, match="give a divisor above 0"):
         _ = size_of(N) // 0

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import ansorc as ac
+from ansorc.errors import BuildError
 from ansorc.ir.dim import Dim
+from ansorc.schedule.steps import Split
 from ansorc.search.family import (
     MOST_MEMBERS,
     choose_family,
@@ -54,6 +56,12 @@ def test_programs_of_a_family_share_the_layout_of_the_weights() -> None:
     assert len({(b.shape, b.dtype) for b in packed}) == 1
     ranges = [f.dims for f in branches.functions if f.dims]
     assert len(set(ranges)) == len(ranges)  # each is made for its own part
+
+
+def test_measured_programs_that_hold_for_no_size_are_refused() -> None:
+    known = (Split("y", "nothing", (4,)),)
+    with pytest.raises(BuildError, match="none of the 1 measured programs holds for all sizes of"):
+        choose_family(_product(), TARGET, [known])
 
 
 @pytest.mark.parametrize("n", [1, 7, 200])

@@ -22,6 +22,8 @@ from ansorc.target import Target
 
 _KEPT = 64
 """Sizes whose checks and outputs are kept."""
+_UNTOLD = -1
+"""The length of an array that has no `shape`."""
 
 
 class SizedCaller:
@@ -62,10 +64,11 @@ class SizedCaller:
     def _caller_of(self, values: Sequence[object]) -> Caller[LoadedKernel]:
         places = self._places.get(len(values), ())
         key = tuple(_length(values[number], dimension) for number, dimension in places)
+        if not key or _UNTOLD in key:
+            return self._new_caller(values)
         caller = self._callers.get(key)
-        if caller is None or not key:
-            caller = self._new_caller(values)
-            self._callers[key] = caller
+        if caller is None:
+            caller = self._callers[key] = self._new_caller(values)
             if len(self._callers) > _KEPT:
                 self._callers.popitem(last=False)
         return caller
@@ -111,9 +114,9 @@ def _find_place(dim: Dim, params: Sequence[Param]) -> tuple[int, int]:
 
 
 def _length(value: object, dimension: int) -> int:
-    """Return the length of an array along a dimension; -1 where nothing tells it at once."""
+    """Return the length of an array along a dimension; _UNTOLD where its `shape` does not tell."""
     shape = getattr(value, "shape", ())
-    return int(shape[dimension]) if len(shape) > dimension else -1
+    return int(shape[dimension]) if len(shape) > dimension else _UNTOLD
 
 
 def _shape(param: Param, value: object) -> tuple[int, ...]:
@@ -122,4 +125,11 @@ def _shape(param: Param, value: object) -> tuple[int, ...]:
     shape = getattr(value, "shape", None)
     if shape is not None:
         return tuple(map(int, shape))
-    return host_array(value).shape if has_dlpack(value) else ()
+    if isinstance(value, (bool, int, float)) and not param.source_shape:
+        return ()
+    if not has_dlpack(value):
+        raise CallError(
+            f"'{param.name}' is a {type(value).__name__}, but it must be a NumPy array or an "
+            "object with __dlpack__"
+        )
+    return host_array(value).shape

@@ -131,7 +131,7 @@ def _write_entry(
     writer = FunctionWriter(module)
     write_guard(writer, function.name)
     arguments = [f"ptr %p{number}" for number in range(len(function.params))]
-    arguments += [f"i64 {write_count(writer, dim)}" for dim in function.dims]
+    arguments += [f"i64 {_write_count(writer, dim)}" for dim in function.dims]
 
     def write_call(base: str) -> str:
         for offset in dict.fromkeys(storage.block.values()):
@@ -152,7 +152,7 @@ def _write_entry(
     module.functions.append(f"{head} {{\n{writer.text()}\n}}")
 
 
-def write_count(writer: FunctionWriter, dim: Dim) -> str:
+def _write_count(writer: FunctionWriter, dim: Dim) -> str:
     """Write the test of the size of a dimension; return how many multiples of it there are.
 
     The function returns NO_SUCH_SHAPE if the dimension cannot have the size.

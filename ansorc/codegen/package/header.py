@@ -99,7 +99,7 @@ def declaration(signature: Signature, names: Sequence[str], function: str, *more
         for param, name in zip(signature.params, names, strict=True)
     ]
     indent = " " * (len(function) + len("int32_t ("))
-    arguments += [f"int64_t {dim.name}" for dim in signature.dims]
+    arguments += [f"int64_t {name}" for name in _size_names(signature, names)]
     listing = f",\n{indent}".join([*arguments, "void *workspace", "int32_t threads", *more])
     return f"int32_t {function}({listing});"
 
@@ -167,6 +167,11 @@ def heading(manifest: Manifest, names: Sequence[str]) -> list[str]:
     first = f"{signature.name}, version {manifest.version}, for {manifest.target.text}."
     pairs = zip(signature.params, names, strict=True)
     return [first, "", *(_describe(param, name) for param, name in pairs), *_size_lines(signature)]
+
+
+def _size_names(signature: Signature, names: Sequence[str]) -> list[str]:
+    """Return the names in C of the sizes, beside arrays that are called `names`."""
+    return c_names([*names, *(dim.name for dim in signature.dims)])[len(names) :]
 
 
 def _size_lines(signature: Signature) -> list[str]:
@@ -273,11 +278,12 @@ def macros_of(manifest: Manifest, names: Sequence[str], alignment: int = 64) -> 
     ]
     if signature.faults:
         lines.append(f"#define {prefix}_FAULT_PLACE {signature.fault_place}")
-    for dim in signature.dims:
+    for dim, name in zip(signature.dims, _size_names(signature, names), strict=True):
+        base = f"{prefix}_{name.upper()}"
         lines += [
-            f"#define {prefix}_{dim.name.upper()}_LEAST {dim.low}",
-            f"#define {prefix}_{dim.name.upper()}_MOST {dim.high}",
-            f"#define {prefix}_{dim.name.upper()}_MULTIPLE {dim.multiple}",
+            f"#define {base}_LEAST {dim.low}",
+            f"#define {base}_MOST {dim.high}",
+            f"#define {base}_MULTIPLE {dim.multiple}",
         ]
     for param, name in zip(signature.params, names, strict=True):
         base = f"{prefix}_{name.upper()}"

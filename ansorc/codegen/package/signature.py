@@ -58,7 +58,7 @@ class Param:
     is_complex: bool = False
     """Whether the caller's elements are complex: pairs of neighbours along the last dimension."""
     sizes: tuple[Size | None, ...] = ()
-    """The extents that follow from dimensions, as those of a `Buffer`; `shape` has the largest."""
+    """As `Buffer.sizes`: the extents that follow from dimensions. `shape` holds the largest."""
 
     @property
     def extents(self) -> tuple[SizeLike, ...]:

@@ -28,30 +28,30 @@ def join_dimensions(function: Function) -> Function:
         return function
     flat: dict[Buffer, Buffer] = {}
 
-    def joined(buffer: Buffer) -> Buffer:
+    def join(buffer: Buffer) -> Buffer:
         if buffer not in flat:
-            flat[buffer] = _joined(buffer)
+            flat[buffer] = _join(buffer)
         return flat[buffer]
 
     def rule(node: Node) -> Node | None:
         match node:
             case Load(buffer, indices) if buffer.sizes:
-                return Load(joined(buffer), _joined_indices(buffer, indices))
+                return Load(join(buffer), _joined_indices(buffer, indices))
             case Store(buffer, indices) if buffer.sizes:
                 place = _joined_indices(buffer, indices)
-                return replace(node, buffer=joined(buffer), indices=place)
+                return replace(node, buffer=join(buffer), indices=place)
             case Prefetch(buffer, indices) if buffer.sizes:
-                return Prefetch(joined(buffer), _joined_indices(buffer, indices))
+                return Prefetch(join(buffer), _joined_indices(buffer, indices))
             case Allocate(buffer, body) if buffer.sizes:
-                return Allocate(joined(buffer), body)
+                return Allocate(join(buffer), body)
             case _:
                 return None
 
-    params = tuple(joined(b) if b.sizes else b for b in function.params)
+    params = tuple(join(b) if b.sizes else b for b in function.params)
     return replace(function, params=params, body=rewrite(function.body, rule))
 
 
-def _joined(buffer: Buffer) -> Buffer:
+def _join(buffer: Buffer) -> Buffer:
     count = _count_joined(buffer)
     size: SizeLike = reduce(mul, buffer.extents[:count])
     assert isinstance(size, Size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +75,8 @@ def test_arrays_of_different_sizes_and_too_few_are_refused(module: ac.Module) ->
         module(x, w, np.empty((6, 24), np.float32))
     with pytest.raises(CallError, match="takes 2 arrays"):
         module(x)
+    with pytest.raises(CallError, match="'x' is a list, but it must be a NumPy array"):
+        module([[1.0]], w)
 
 
 def test_hostile_sizes_are_a_status(module: ac.Module, tmp_path: Path) -> None:
@@ -101,11 +104,43 @@ def test_header_and_manifest_tell_the_sizes(module: ac.Module, tmp_path: Path) -
         assert line in header
     assert "ROWS_X_DIM0" not in header
     fields = json.loads(artifact.manifest.read_text())
-    assert Signature.from_json(fields.get("signature", fields))
+    assert Signature.from_json(fields.get("signature", fields)).dims == module.signature.dims
     loaded = ac.load_library(tmp_path / "rows.so")
     x, w = _arrays(11)
     assert isinstance(loaded, ac.Module)
     np.testing.assert_allclose(loaded(x, w), x @ w, rtol=1e-5)
+
+
+def test_sizes_have_names_of_their_own_in_c(tmp_path: Path) -> None:
+    double, threads = ac.dim("double", 1, 9), ac.dim("threads", 1, 9)
+    x = ac.placeholder((double, threads), name="double")
+    y = ac.compute(x.shape, lambda i, j: x[i, j] + double, name="y")
+    module = ac.build(ac.ComputeDAG([x, y]), name="k")
+    header = module.save(tmp_path / "k.so").header.read_text()
+    declared = header[header.index("int32_t k(") :].partition(";")[0]
+    for argument in ("*double_,", "int64_t double__2,", "int64_t threads_2,", "int32_t threads)"):
+        assert argument in declared
+    given = np.ones((3, 5), np.float32)
+    np.testing.assert_array_equal(module(given), given + 3)
+
+
+class _OnlyDLPack:
+    """An array of a library that tells its shape through DLPack alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **wishes: Any) -> object:
+        return self._array.__dlpack__(**wishes)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+def test_arrays_without_a_shape_are_called_at_their_own_size(module: ac.Module) -> None:
+    x, w = _arrays(9)
+    for n in (5, 9, 5):
+        np.testing.assert_allclose(module(_OnlyDLPack(x[:n]), w), x[:n] @ w, rtol=1e-5)
 
 
 def test_multiples_are_promised_and_checked(tmp_path: Path) -> None:
